@@ -200,16 +200,6 @@ class Sequences(Generic[CarryT]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
-    """P candidate parameter vectors and their scores, for algorithms that search without gradients. `env_steps` counts the
-    environment steps of scoring."""
-
-    parameters: Tensor  # [P, D]
-    score: Tensor  # [P]
-    env_steps: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Report:
     """What a plan reports to the training loop after each round; counts are totals since training began."""
 

@@ -173,8 +173,8 @@ def build_parts(agent: AssembledAgent) -> None:
             f"{agent.spec.id!r} declares live settings ({', '.join(agent.spec.live)}), but"
             f" {type(built.algorithm).__name__} has no method reconfigure(config); add it, or leave `live` out"
         )
-    episodes = ability(built.plan, PlanAbilities, "with_normalizer")
-    if agent.config.env_groups > 1 and (not built.plan.needs_environment or episodes):
+    by_steps = built.plan.needs_environment and not getattr(built.plan, "plays_episodes", False)
+    if agent.config.env_groups > 1 and not by_steps:
         raise SettingsError(
             f"env_groups = {agent.config.env_groups} is for algorithms that collect step by step; {agent.spec.id} does not:"
             " leave it out"

@@ -337,8 +337,8 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
     if env is None:
         raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
     env.select_info((*agent.spec.info, *agent.parts.info))
-    if ability(plan, PlanAbilities, "with_normalizer"):
-        # the candidates of this plan act in numpy on any device
+    if getattr(plan, "plays_episodes", False):
+        # such a plan acts and preprocesses where the environments are, which may be in other processes
         return env
     env.require_steps()
     return agent.preprocessing.environment(on_device(env, agent.context.device))

@@ -54,8 +54,7 @@ class Callback:
         """Called after every vector step; `step.action` holds the actions. It costs no time unless a callback overrides it.
 
         If it stops the training, the steps of the incomplete round are counted, and stored in a replay buffer, but no update
-        follows. Population methods run whole episodes first and report their steps afterwards, one environment step [1] at a
-        time.
+        follows. Plans that play whole episodes report their steps afterwards, one environment step [1] at a time.
         """
 
     def on_rollout_end(self, run: Run) -> bool | None:

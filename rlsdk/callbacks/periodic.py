@@ -181,7 +181,7 @@ class StopOnNoImprovement(Callback):
 class StopOnMaxEpisodes(Callback):
     """Stops training after `max_episodes` episodes, multiplied by the number of environments that are stepped together.
 
-    Training ends before the next step; population methods finish the running episodes first.
+    Training ends before the next step; plans that play whole episodes finish the running ones first.
     """
 
     def __init__(self, max_episodes: int, verbose: int = 0) -> None:

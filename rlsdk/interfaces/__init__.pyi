@@ -3,7 +3,6 @@ from rlsdk.interfaces.abilities import explain_names as explain_names
 from rlsdk.interfaces.abilities import require_inside as require_inside
 from rlsdk.interfaces.abilities import shortcut as shortcut
 from rlsdk.interfaces.environment import Collector as Collector
-from rlsdk.interfaces.environment import EpisodePlayer as EpisodePlayer
 from rlsdk.interfaces.environment import StepsInPlace as StepsInPlace
 from rlsdk.interfaces.environment import VectorEnv as VectorEnv
 from rlsdk.interfaces.environment import VectorEnvAbilities as VectorEnvAbilities

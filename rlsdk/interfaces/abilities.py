@@ -182,9 +182,7 @@ def _misspelt(kind: type[Any], own: frozenset[str], role: str) -> tuple[tuple[st
     return tuple(found)
 
 
-PLANS = (
-    "accepted: OnPolicyPlan, OffPolicyPlan, PopulationPlan of rlsdk.training, or any object like rlsdk.interfaces.Plan"
-)
+PLANS = "accepted: OnPolicyPlan, OffPolicyPlan of rlsdk.training, or any object like rlsdk.interfaces.Plan"
 ACCEPTED: dict[str, tuple[object, ...]] = {
     "needs_environment": (True, False),
     "unit": ("steps", "updates"),
@@ -288,8 +286,8 @@ def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None
             "learns from recordings, which hold no info",
             "drop them, or use a training loop that needs an environment",
         )
-    elif ability(built.plan, PlanAbilities, "with_normalizer"):
-        cause = "plays whole episodes, of which candidates' returns alone are learned from"
+    elif getattr(built.plan, "plays_episodes", False):
+        cause = "plays whole episodes, of which it learns from other numbers than info"
         instead = (
             "put them into the environment's reward, or use a training loop that collects steps, such as OnPolicyPlan"
         )

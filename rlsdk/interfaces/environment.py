@@ -122,7 +122,7 @@ class VectorEnvAbilities(Protocol):
     def map(
         self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT], /
     ) -> list[ResultT]:
-        """Call `work(environments, items)` for groups of items, for population methods, which play whole episodes.
+        """Call `work(environments, items)` for groups of items, for plans that play whole episodes (`plays_episodes`).
 
         Return the results in the order of the items.
         """
@@ -196,22 +196,3 @@ class Collector(Protocol):
 
     def end_round(self) -> None:
         """End the round of collecting and call `on_rollout_end` of the callbacks. Outside of a round it does nothing."""
-
-
-@runtime_checkable
-class EpisodePlayer(Protocol):
-    """A collector that plays whole episodes, in this or in other processes."""
-
-    @property
-    def observation_space(self) -> Space: ...
-
-    def play(
-        self, work: Callable[[Sequence[Any], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
-    ) -> list[ResultT]:
-        """Call `work(environments, items)` where the environments are, and return the results in the order of the
-        items.
-
-        The items may be divided over several calls. `work` and items must be picklable. There are fewer results if a
-        callback ends the training in between.
-        """
-        ...

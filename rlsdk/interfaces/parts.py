@@ -20,7 +20,7 @@ from rlsdk.spaces import Box, Space, leaf_spaces
 
 NestedT = TypeVar("NestedT")
 BatchT = TypeVar("BatchT", default=Any)
-"""The type that the buffer samples and the algorithm takes: `Transitions`, `Rollout`, `Scored`, or a record of the plugin."""
+"""The type that the buffer samples and the algorithm takes: `Transitions`, `Rollout`, or a record of the plugin."""
 TrainingT_contra = TypeVar("TrainingT_contra", contravariant=True)
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -166,8 +166,8 @@ def require_spaces(
 class Plan(Protocol[TrainingT_contra]):
     """The training loop of an algorithm. `TrainingT` is always `rlsdk.training.Training`.
 
-    `rlsdk.training` has the plans `OnPolicyPlan`, `OffPolicyPlan` and `PopulationPlan`, and rlsdk-datasets has `OfflinePlan`. A
-    plugin may define another one: any object with these members.
+    `rlsdk.training` has the plans `OnPolicyPlan` and `OffPolicyPlan`, rlsdk-datasets has `OfflinePlan`, and rlsdk-ars has
+    `PopulationPlan`. A plugin may define another one: any object with these members.
     """
 
     @property
@@ -211,9 +211,10 @@ class PlanAbilities:
         """The length T of the rollout that each round collects and updates the algorithm with, in vector steps."""
         raise NotImplementedError
 
-    def with_normalizer(self, normalizer: Any) -> Any:
-        """Return the plan with `normalizer`, the running statistics of observations (an `ObservationNormalizer`), or None:
-        without. For plans that play whole episodes with `EpisodePlayer` and normalize their observations themselves."""
+    @property
+    def plays_episodes(self) -> bool:
+        """Whether rounds play whole episodes with `rlsdk.training.LocalCollector.play` instead of collecting steps. Such a plan
+        acts and normalizes observations itself. Frames are not stacked for it, and its rounds are not cut."""
         raise NotImplementedError
 
     def with_settings(self, config: Any, context: Any) -> Any:

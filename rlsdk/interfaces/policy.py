@@ -224,11 +224,6 @@ class AlgorithmAbilities:
         """On-policy: receive a rollout that a callback cut short. The algorithm must not learn from it."""
         raise NotImplementedError
 
-    def propose(self, *, progress: float) -> Tensor:
-        """Population methods: return the candidates, float32 [P, D], whose episodes are played next; `progress` as for
-        `Algorithm.update`."""
-        raise NotImplementedError
-
     def policy_replaced(self) -> object:
         """Update copies of the policy's parameters, such as a target network: `pretrain` or `load_policy` has replaced the
         parameters of the policy outside of a training."""

@@ -20,6 +20,7 @@ from rlsdk.networks.discrete_values import build_discrete_value_policy as build_
 from rlsdk.networks.encoders import CombinedEncoder as CombinedEncoder
 from rlsdk.networks.encoders import FlattenEncoder as FlattenEncoder
 from rlsdk.networks.encoders import build_encoder as build_encoder
+from rlsdk.networks.encoders import encoded_slices as encoded_slices
 from rlsdk.networks.encoders import features_dim as features_dim
 from rlsdk.networks.encoders import nature_layers as nature_layers
 from rlsdk.networks.encoders import uses_nature_cnn as uses_nature_cnn
@@ -31,11 +32,10 @@ from rlsdk.networks.layers import flatten_parameters as flatten_parameters
 from rlsdk.networks.layers import has_train_mode as has_train_mode
 from rlsdk.networks.layers import mlp as mlp
 from rlsdk.networks.layers import orthogonal as orthogonal
+from rlsdk.networks.normalizer import ObservationNormalizer as ObservationNormalizer
 from rlsdk.networks.recurrent import Memory as Memory
 from rlsdk.networks.recurrent import NoMemory as NoMemory
 from rlsdk.networks.recurrent import build_memory as build_memory
 from rlsdk.networks.recurrent import forgotten as forgotten
 from rlsdk.networks.recurrent import sequence_by_steps as sequence_by_steps
-from rlsdk.networks.search_policy import SearchPolicy as SearchPolicy
-from rlsdk.networks.search_policy import build_search_policy as build_search_policy
 from rlsdk.settings.actor_critic import memory_of as memory_of

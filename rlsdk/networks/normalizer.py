@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from rlsdk.errors import SettingsError
 from rlsdk.kernels import factory
-from rlsdk.networks.encoders import encoded_slices
 from rlsdk.records import Features
 from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Box, Dict, Space, dtype_of, leaf_spaces, map_leaves
@@ -28,7 +26,7 @@ class ObservationNormalizer:
     """Normalizes observations to (x - mean) / sqrt(variance + epsilon), leaf by leaf. Images and discrete leaves do not
     change.
 
-    Calling the object does not change the statistics. `update` and `merge` do, unless `training` is False.
+    Calling the object does not change the statistics. `update` does, unless `training` is False.
     """
 
     def __init__(self, space: Space, settings: Normalization) -> None:
@@ -98,34 +96,6 @@ class ObservationNormalizer:
         else:
             self.map_leaves(RunningMoments.update, features)
 
-    # --- for population methods, which act in numpy --------------------------------------------------------------------
-
-    def flat(self) -> tuple[Vector, Vector, Vector]:
-        """Return (mean, factor, bound), float64 [F] each, for observations encoded as one vector.
-
-        Entries that are not normalized have 0, 1 and infinity.
-        """
-        slices = encoded_slices(self.space)
-        size = max((part.stop for part in slices.values()), default=0)
-        mean, factor, bound = np.zeros(size), np.ones(size), np.full(size, np.inf)
-        for path, leaf in self.moments.items():
-            where = slices[path]
-            # a factor, because numpy multiplies faster than it divides, at every step of every candidate
-            mean[where], factor[where] = leaf.mean.ravel(), 1.0 / leaf.deviation.numpy().ravel()
-            bound[where] = leaf.bound
-        return mean, factor, bound
-
-    def merge(self, seen: Moments | None) -> None:
-        """Add the moments [F] of observations from `rlsdk.training.population` to the statistics."""
-        if seen is None or not self.training:
-            return
-        slices = encoded_slices(self.space)
-        for path, leaf in self.moments.items():
-            shape = leaf.mean_variance[0].shape
-            mean, squares = (values[slices[path]].reshape(shape) for values in (seen.mean, seen.squares))
-            leaf.merge(seen.count, mean, squares / seen.count)
-            leaf.refresh()
-
     # --- state -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
@@ -149,15 +119,6 @@ FIRST_COUNT = 1e-4
 """The weight of the initial values, mean 0 and variance 1."""
 FEW = 1024
 """Up to this number of values, numpy normalizes faster than torch."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """The count, mean and sum of squared deviations, [F], of encoded observations."""
-
-    count: int
-    mean: Vector
-    squares: Vector
 
 
 class SharedArray:

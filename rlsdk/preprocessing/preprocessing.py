@@ -19,14 +19,13 @@ from rlsdk.interfaces import (
     BuildContext,
     GoalRewards,
     Parts,
-    PlanAbilities,
     Policy,
     State,
     Stateful,
     VectorEnv,
     VectorEnvAbilities,
 )
-from rlsdk.interfaces.abilities import ability, require_inside
+from rlsdk.interfaces.abilities import require_inside
 from rlsdk.preprocessing.normalizer import Normalizer, RolloutNormalizer, normalized_batch
 from rlsdk.records import Act, EnvStep, Features, Observation
 from rlsdk.runtime.process import stored_like
@@ -75,22 +74,17 @@ class Preprocessing:
     def connected(self, parts: Parts) -> Parts:
         """The parts of the algorithm, connected to the normalizer.
 
-        Batches that the replay buffer samples are normalized. Population methods play candidates on normalized observations.
+        Batches that the replay buffer samples are normalized.
 
         Raises:
-            SettingsError: population methods do not support the settings.
+            SettingsError: the plan plays whole episodes, so that nothing here can stack frames or take signs of rewards.
         """
-        plan, normalizer = parts.plan, self.normalizer
-        if (episodes := ability(plan, PlanAbilities, "with_normalizer")) is not None:
+        normalizer = self.normalizer
+        if getattr(parts.plan, "plays_episodes", False):
             if self.frames is not None:
-                raise SettingsError(
-                    "frame_stack is not possible with population methods; stack frames in the environment"
-                )
+                raise SettingsError("frame_stack is not possible with whole episodes; stack frames in the environment")
             if normalizer is not None and normalizer.settings.sign_reward:
-                raise SettingsError("sign_reward is not possible with population methods, which compare whole returns")
-            return replace(
-                parts, plan=episodes.with_normalizer(None if normalizer is None else normalizer.observations)
-            )
+                raise SettingsError("sign_reward is not possible where whole returns are compared; leave it out")
         return parts if normalizer is None else replace(parts, preprocess_batch=partial(normalized_batch, normalizer))
 
     # --- training ----------------------------------------------------------------------------------------------------
@@ -104,8 +98,7 @@ class Preprocessing:
 
         `keeps_raw`: whether rollouts stay raw; those for a replay buffer always do.
         """
-        # population methods normalize where they play, with their own copy of the statistics
-        if self.normalizer is None or ability(parts.plan, PlanAbilities, "with_normalizer") is not None:
+        if self.normalizer is None:
             return None
         return RolloutNormalizer(self.normalizer, keeps_raw=keeps_raw or parts.buffer is not None)
 

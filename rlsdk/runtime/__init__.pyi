@@ -19,6 +19,7 @@ from rlsdk.runtime.process import Streams as Streams
 from rlsdk.runtime.process import checked_seed as checked_seed
 from rlsdk.runtime.process import choose_device as choose_device
 from rlsdk.runtime.process import count_in as count_in
+from rlsdk.runtime.process import derive as derive
 from rlsdk.runtime.process import fresh_seed as fresh_seed
 from rlsdk.runtime.process import limited_threads as limited_threads
 from rlsdk.runtime.process import put_back as put_back

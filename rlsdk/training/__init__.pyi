@@ -8,7 +8,4 @@ from rlsdk.training.collector import split_acting as split_acting
 from rlsdk.training.off_policy import OffPolicyPlan as OffPolicyPlan
 from rlsdk.training.off_policy import ReplayUpdates as ReplayUpdates
 from rlsdk.training.on_policy import OnPolicyPlan as OnPolicyPlan
-from rlsdk.training.population import PopulationPlan as PopulationPlan
-from rlsdk.training.population import play as play
-from rlsdk.training.population import scores as scores
 from rlsdk.training.trained_agent import DrivenAgent as DrivenAgent

@@ -14,11 +14,13 @@ from torch import Generator, Tensor
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import Plan, Policy, PolicyAbilities, State, Training, VectorEnv, VectorEnvAbilities
 from rlsdk.interfaces.abilities import ability, shortcut
+from rlsdk.networks.normalizer import ObservationNormalizer
 from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import (
     Act,
     ActingState,
     Cursor,
+    EnvStep,
     Episode,
     FinalObservations,
     Metrics,
@@ -71,8 +73,11 @@ class LocalCollector:
         self.num_envs = env.num_envs
         self._in_round = False
         # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
-        ends = getattr(type(env), "rollout_ended", None)
+        ends, report = (getattr(type(env), name, None) for name in ("rollout_ended", "report"))
         self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, env)
+        self.report: Callable[[EnvStep], bool] | None = None if report is None else partial(report, env)
+        """Calls the callbacks for a step that a plan has made itself, with `play`, and returns whether the training stops
+        there. None if no callback watches steps. Steps have `infos` if `env.keeps_infos`."""
         self._policy: AnyPolicy | None = None
         """The policy that `_prepare` has seen."""
 
@@ -155,10 +160,20 @@ class LocalCollector:
             if self._rollout_ended is not None:
                 self._rollout_ended()
 
+    # --- for plans that play whole episodes (`PlanAbilities.plays_episodes`) -------------------------------------------
+
+    @property
+    def observation_normalizer(self) -> ObservationNormalizer | None:
+        """The running statistics of observations, which such a plan applies and updates itself; None without `normalize`."""
+        return None if self.normalizer is None else self.normalizer.normalizer.observations
+
     def play(
         self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
     ) -> list[ResultT]:
-        """See `rlsdk.interfaces.EpisodePlayer`.
+        """Call `work(environments, items)` where the environments are, in this or in other processes, and return the results
+        in the order of the items.
+
+        The items may be divided over several calls. `work` and items must be picklable.
 
         Raises:
             UsageError: the environments cannot play whole episodes.
@@ -166,7 +181,7 @@ class LocalCollector:
         self._in_round = True
         player = ability(self.env, VectorEnvAbilities, "map")
         if player is None:
-            raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which population methods need")
+            raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which this plan needs")
         return player.map(work, items)
 
 

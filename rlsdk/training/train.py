@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-import attrs
 import torch
 from torch import Tensor
 
@@ -32,7 +31,6 @@ from rlsdk.storage.tensors import nested_state
 from rlsdk.training import collector as plan_errors
 from rlsdk.training.collector import LocalCollector, NoCollector, group_generators, rounds_of
 from rlsdk.training.off_policy import OffPolicyPlan
-from rlsdk.training.population import EpisodeRequest, EpisodeResult, steps_of
 from rlsdk.training.run import Run
 from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
 from rlsdk.tree import flatten, is_finite
@@ -107,7 +105,7 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
     run.log_interval = log_every
     watching = [callback for callback in run.callbacks if callback.watches_steps or callback.watches_rollouts]
     infos = any(callback.needs_infos for callback in watching)
-    watched = env if env is None or not watching else Watched(env, run, infos=infos)
+    watched = env if env is None or not watching else Watched(env, run)
     # otherwise pages of freed memory return to the system, and come back at every update
     keep_freed_memory()
     with (
@@ -241,7 +239,7 @@ def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
         if plan.episodes:
             return episodes + remedy
         size = plan.train_every * num_envs
-    elif ability(plan, PlanAbilities, "with_normalizer"):  # exact_steps is refused there
+    elif getattr(plan, "plays_episodes", False):  # exact_steps is refused there
         return episodes
     else:
         rollouts = ability(plan, PlanAbilities, "n_steps")
@@ -258,18 +256,14 @@ def require_exact(plan: Plan[Training], num_envs: int, total: int, algorithm: st
         UsageError: the algorithm plays whole episodes.
         SettingsError: the environments, which are stepped together, cannot make this number of steps.
     """
-    if ability(plan, PlanAbilities, "with_normalizer"):
-        raise _whole_episodes(algorithm)
+    if getattr(plan, "plays_episodes", False):
+        raise UsageError(f"exact_steps: {algorithm} plays whole episodes, which are not cut; leave exact_steps out")
     if plan.unit == "steps" and total % num_envs:
         near = total - total % num_envs
         raise SettingsError(
             f"exact_steps: {num_envs} environments are stepped together and cannot make {total} steps; give"
             f" {f'{near} or ' if near else ''}{near + num_envs}, or leave exact_steps out"
         )
-
-
-def _whole_episodes(what: str) -> UsageError:
-    return UsageError(f"exact_steps: {what} plays whole episodes, which are not cut; leave exact_steps out")
 
 
 class ExactCollector:
@@ -309,10 +303,6 @@ class ExactCollector:
         self.left -= len(rollout.steps.reward)
         return rollout if self.left else replace(rollout, stopped=True)
 
-    def play(self, *_: object) -> NoReturn:
-        """Raises UsageError: whole episodes have no exact number of steps."""
-        raise _whole_episodes("the training loop")
-
 
 @contextmanager
 def gathered_infos(env: VectorEnvAbilities | None, wanted: bool) -> Iterator[None]:
@@ -330,9 +320,9 @@ def gathered_infos(env: VectorEnvAbilities | None, wanted: bool) -> Iterator[Non
 class Watched(VectorWrapper):
     """Calls callbacks after every step and at the end of collecting. All other calls are passed to the environment."""
 
-    def __init__(self, env: VectorEnv, run: Run, *, infos: bool) -> None:
+    def __init__(self, env: VectorEnv, run: Run) -> None:
         super().__init__(env)
-        self.run, self.infos = run, infos
+        self.run = run
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.env, name)
@@ -365,31 +355,10 @@ class Watched(VectorWrapper):
 
         return step
 
-    def map(
-        self,
-        work: Callable[[Sequence[object], Sequence[EpisodeRequest]], list[EpisodeResult]],
-        requests: Sequence[EpisodeRequest],
-    ) -> list[EpisodeResult]:
-        """Play requests, and call callbacks for their steps afterwards in the order of the requests.
-
-        As many requests are played at a time as there are environments. Once a callback stops the training, no further
-        ones are played.
-        """
-        player, results = ability(self.env, VectorEnvAbilities, "map"), list[EpisodeResult]()
-        if player is None:
-            raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which population methods need")
-        # in portions, so that a callback can stop the training between them
-        for start in range(0, len(requests), self.num_envs):
-            noted = [attrs.evolve(t, steps=True, infos=self.infos) for t in requests[start : start + self.num_envs]]
-            for result in player.map(work, noted):
-                for step in steps_of(result, self.env.observation_space):
-                    if self.run.stopping:
-                        break
-                    self._notify(step, 1)
-                results.append(attrs.evolve(result, steps=()))
-            if self.run.stopping:
-                break
-        return results
+    def report(self, step: EnvStep) -> bool:
+        """See `rlsdk.training.LocalCollector.report`."""
+        self._notify(step, len(step.reward))
+        return self.run.stopping
 
     def rollout_ended(self) -> None:
         """Notify callbacks that collecting has ended and the update comes next."""

@@ -7,12 +7,12 @@ from typing import Any
 import attrs
 import torch
 
+from rlsdk.environments import EpisodeEnv
 from rlsdk.networks import SquashedActor
-from rlsdk.networks.search_policy import NumpyPolicy
-from rlsdk.training import population
-from rlsdk.training import population as population_episodes
 from rlsdk.updates import FlatOptimizer, SoftActorCritic
+from rlsdk_ars import episodes, population
 from rlsdk_ars.algorithm import RandomSearch
+from rlsdk_ars.search_policy import NumpyPolicy
 from tests.mutants.catalog import Patch, mutant
 
 
@@ -89,11 +89,8 @@ def observations_are_rounded_where_many_candidates_play(patch: Patch) -> None:
 
 @mutant("population.same-everywhere", "ars")
 def episodes_are_not_seeded(patch: Patch) -> None:
-    def begin(self: Any) -> Any:
-        observation, _ = self.environment.reset()
-        return self.read(observation)
-
-    patch.setattr(population_episodes._EpisodeSlot, "begin", begin)
+    begin = EpisodeEnv.begin
+    patch.setattr(EpisodeEnv, "begin", lambda self, seed: begin(self, None))
 
 
 @mutant("population.same-everywhere", "ars", alone=True)
@@ -104,7 +101,7 @@ def seeds_depend_on_how_many_environments_there_are(patch: Patch) -> None:
 def _with_other_seeds(make_act: Any, space: Any, environments: Any, requests: Any) -> Any:
     """Play the episodes with other seeds. Pickle finds this function by its name, so that workers can call it too."""
     moved = [attrs.evolve(one, seeds=tuple(seed + len(environments) for seed in one.seeds)) for one in requests]
-    return population_episodes.play_episodes(make_act, space, environments, moved)
+    return episodes.play_episodes(make_act, space, environments, moved)
 
 
 @mutant("algorithm.state-round-trip")

@@ -7,37 +7,31 @@ from typing import Any
 
 import torch
 
-from rlsdk.records import Scored
 from rlsdk.settings.action_noise import OrnsteinUhlenbeckActionNoise
-from rlsdk.training import OffPolicyPlan, OnPolicyPlan, population
-from rlsdk.training import population as population_episodes
+from rlsdk.training import OffPolicyPlan, OnPolicyPlan
 from rlsdk.training.off_policy import ReplayUpdates
 from rlsdk.updates import SoftActorCritic
+from rlsdk_ars import Scored, episodes, population
 from rlsdk_ars.algorithm import RandomSearch
 from tests.mutants.catalog import Patch, mutant
 
 
 @mutant("population.episodes-differ", "ars", alone=True)
 def every_episode_of_a_candidate_has_the_same_seed(patch: Patch) -> None:
-    request = population._request
-
-    def broken(*arguments: Any) -> Any:
-        found = request(*arguments)
-        return type(found)(found.parameters, found.seeds[:1] * len(found.seeds), found.mean, found.factor, found.clip)
-
-    patch.setattr(population, "_request", broken)
+    seeds = population._seeds
+    patch.setattr(population, "_seeds", lambda count, *of: seeds(1, *of) * count)
 
 
 @mutant("population.episodes-differ", "ars")
 def every_round_has_the_same_seeds(patch: Patch) -> None:
-    request = population._request
-    patch.setattr(population, "_request", lambda plan, row, seed, iteration, i: request(plan, row, seed, 0, i))
+    seeds = population._seeds
+    patch.setattr(population, "_seeds", lambda count, seed, iteration, i: seeds(count, seed, 0, i))
 
 
 @mutant("population.scores-are-true", "ars", alone=True)
 def scores_are_of_the_longest_episode(patch: Patch) -> None:
-    def broken(result: Any, offset: float) -> float:
-        length, total = max(zip(result.lengths, result.returns, strict=True))
+    def broken(played: Any, offset: float) -> float:
+        length, total = max((each.length, each.episode_return) for each in played)
         return float(total + offset * length)
 
     patch.setattr(population, "_score", broken)
@@ -45,10 +39,8 @@ def scores_are_of_the_longest_episode(patch: Patch) -> None:
 
 @mutant("population.statistics", "ars", alone=True)
 def statistics_are_of_first_observations(patch: Patch) -> None:
-    moments = population_episodes._moments
-    patch.setattr(
-        population_episodes, "_moments", lambda seen: moments([rows[:1].repeat(len(rows), 0) for rows in seen])
-    )
+    moments = episodes._moments
+    patch.setattr(episodes, "_moments", lambda seen: moments([rows[:1].repeat(len(rows), 0) for rows in seen]))
 
 
 @mutant("training.counts", alone=True)

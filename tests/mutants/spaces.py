@@ -11,8 +11,9 @@ from torch import Generator, Tensor
 
 from rlsdk.distributions import Bernoulli, Gaussian, SquashedGaussian
 from rlsdk.math import values
-from rlsdk.networks import ActionScale, search_policy
+from rlsdk.networks import ActionScale
 from rlsdk.networks.encoders import NatureEncoder
+from rlsdk_ars import search_policy
 from tests.mutants.catalog import Patch, mutant
 
 

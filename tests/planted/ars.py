@@ -6,7 +6,7 @@ from tests.planted.bug import Bug
 
 PLUGIN = "plugins/rlsdk-ars/src/rlsdk_ars"
 ALGORITHM, BUILD, LOSS = f"{PLUGIN}/algorithm.py", f"{PLUGIN}/build.py", f"{PLUGIN}/loss.py"
-PLAN, POLICY = "rlsdk/training/population.py", "rlsdk/networks/search_policy.py"
+PLAN, POLICY = f"{PLUGIN}/population.py", f"{PLUGIN}/search_policy.py"
 
 BUGS = (
     Bug(

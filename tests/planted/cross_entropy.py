@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.planted.bug import Bug
 
 ALGORITHM = "examples/third_party/cross-entropy/src/acme_cross_entropy/algorithm.py"
-PLAN, POLICY = "rlsdk/training/population.py", "rlsdk/networks/search_policy.py"
+LOOP = "plugins/rlsdk-ars/src/rlsdk_ars"
+PLAN, POLICY = f"{LOOP}/population.py", f"{LOOP}/search_policy.py"
 
 BUGS = (
     Bug(
@@ -84,9 +85,9 @@ BUGS = (
         id="returns-of-episodes-are-added-up",
         algorithm="cross-entropy",
         kind="population",
-        file="rlsdk/training/population.py",
-        old="vectors[k], totals[k], began[k] = slots[k].begin(), 0.0, clock",
-        new="vectors[k], began[k] = slots[k].begin(), clock",
+        file="rlsdk/environments/vector/sync_vector.py",
+        old="self.total, self.length, self._due = 0.0, 0, LONG\n        # a wrapper",
+        new="self.length, self._due = 0, LONG\n        # a wrapper",
     ),
     Bug(
         id="candidates-play-the-other-bits",

@@ -7,12 +7,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import torch
 from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.networks.encoders import encoded_slices, encoder_of
 from tests.tables import in_one_test
 
 KEYS = {"a": (50.0, (3,)), "k": None, "m": (7.0, (2, 2)), "z": (-90.0, (1,))}
@@ -88,44 +86,3 @@ def test_statistics_are_those_of_the_chosen_entries(name: str, chosen: list[str]
     for key in floats:
         if chosen is not None and key not in chosen:
             np.testing.assert_array_equal(normalized[key], observation[key])
-
-
-@pytest.mark.parametrize("chosen", [["z"], ["m"], None])
-@pytest.mark.parametrize("norm_obs", [True, False])
-def test_candidates_see_what_the_policy_sees(chosen: list[str] | None, norm_obs: bool) -> None:
-    """Population methods normalize a flat vector. The result equals that of the normalizer for single observations."""
-    env = Offset(False)
-    settings: Any = {"norm_obs_keys": chosen, "clip_obs": 0.5, "norm_obs": norm_obs}
-    agent = rlsdk.make("ars", env=make_vec_env(lambda: Offset(False), 1), normalize=settings, seed=0, n_delta=2).learn(
-        40
-    )
-    normalizer: Any = agent.normalizer
-    mean, factor, bound = normalizer.observations.flat()
-    env.reset(seed=3)
-    for _ in range(10):
-        observation = env.observation()
-        vector = encoder_of(agent.context.observation_space)(observation)
-        played = np.clip((vector - mean) * factor, -bound, bound)
-        seen = encoder_of(agent.context.observation_space)(normalizer.normalize_obs(observation))
-        np.testing.assert_allclose(played, seen, rtol=1e-4, atol=1e-4)
-
-
-def test_the_same_statistics_wherever_candidates_are_played() -> None:
-    found = []
-    for count in (1, 3):
-        env = make_vec_env(lambda: Offset(False), count, vectorization="sync")
-        agent = rlsdk.make("ars", env=env, normalize={"norm_obs_keys": ["m", "z"]}, seed=0, n_delta=2).learn(60)
-        found.append(torch.cat([m.state_dict()["mean"].flatten() for m in agent.normalizer.moments.values()]))  # type: ignore[union-attr]
-    assert torch.equal(*found)
-
-
-def test_parts_of_the_vector_are_where_the_encoding_puts_them() -> None:
-    env = Offset(False)
-    env.reset(seed=0)
-    observation = env.observation()
-    space = rlsdk.environments.to_space(env.observation_space)
-    vector, parts = encoder_of(space)(observation), encoded_slices(space)
-    assert list(parts) == [f"observation[{key!r}]" for key in KEYS]
-    for key in ("a", "m", "z"):
-        np.testing.assert_array_equal(vector[parts[f"observation[{key!r}]"]], observation[key].ravel())
-    assert max(part.stop for part in parts.values()) == len(vector)

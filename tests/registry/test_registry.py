@@ -268,7 +268,7 @@ def test_code_that_is_not_installed_can_be_registered() -> None:
         (lambda parts: replace(parts, policy=object()), ["its policy, object, has no initial_carry, act"]),
         (lambda parts: replace(parts, algorithm=parts.policy), ["its algorithm, Softmax, has no update"]),
         (lambda parts: replace(parts, buffer=[]), ["its buffer, list, has no sample"]),
-        (lambda parts: replace(parts, plan=None), ["the training loop None", "OffPolicyPlan, PopulationPlan"]),
+        (lambda parts: replace(parts, plan=None), ["the training loop None", "OnPolicyPlan, OffPolicyPlan"]),
     ],
 )
 def test_what_build_returns_is_checked(change: Any, words: list[str]) -> None:

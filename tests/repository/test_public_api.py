@@ -27,6 +27,7 @@ PACKAGES = [
     "rlsdk",
     *(f"rlsdk.{path.parent.name}" for path in sorted((ROOT / "rlsdk").glob("*/__init__.pyi"))),
     *(path.parent.name for path in sorted((ROOT / "plugins").glob("*/src/*/__init__.pyi"))),
+    "rlsdk_ars",
     "rlsdk_envs.toy",
 ]
 """Packages whose public names stand in their `__init__.pyi`; their modules are private."""

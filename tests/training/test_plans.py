@@ -30,7 +30,6 @@ from rlsdk.training import (
     Cursor,
     LocalCollector,
     OffPolicyPlan,
-    PopulationPlan,
     Training,
     begin_acting,
     group_generators,
@@ -39,6 +38,7 @@ from rlsdk.training import (
 )
 from rlsdk.training.collector import collect
 from rlsdk.tree import flatten, leaves, map_tensors
+from rlsdk_ars import PopulationPlan
 from rlsdk_envs.toy import IdentityEnv
 from tests import small_algorithms
 
@@ -339,8 +339,8 @@ def test_a_misspelt_method_of_a_memory_is_an_error() -> None:
 class LeavesAllOut(AlgorithmAbilities, BufferAbilities, VectorEnvAbilities):
     """Has one of the optional members of its base classes."""
 
-    def propose(self, *, progress: float) -> torch.Tensor:
-        return torch.full((1, 1), progress)
+    def collected(self, env_steps: int, progress: float, /) -> object:
+        return env_steps + progress
 
 
 class Passing:
@@ -356,12 +356,12 @@ class Passing:
 @pytest.mark.parametrize("wrap", [lambda part: part, Passing])
 def test_members_that_a_class_leaves_out_are_absent(wrap: Callable[[object], object]) -> None:
     part = wrap(LeavesAllOut())
-    assert (found := ability(part, AlgorithmAbilities, "propose")) is not None
-    assert float(found.propose(progress=0.5)) == 0.5
+    assert (found := ability(part, AlgorithmAbilities, "collected")) is not None
+    assert found.collected(2, 0.5) == 2.5
     absent = [(AlgorithmAbilities, "td_error"), (BufferAbilities, "prioritize"), (VectorEnvAbilities, "set_state")]
     assert [ability(part, kind, name) for kind, name in absent] == [None] * 3
     with pytest.raises(KeyError):  # no such member: a mistake of the caller
-        ability(part, AlgorithmAbilities, "porpose")
+        ability(part, AlgorithmAbilities, "colected")
 
 
 def test_parts_may_derive_from_the_classes_of_their_abilities() -> None:

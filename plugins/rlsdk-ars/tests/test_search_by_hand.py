@@ -18,10 +18,8 @@ from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.networks.encoders import encoder_of
-from rlsdk.records import Scored
-from rlsdk.training.population import EpisodeRequest, play_episodes
-from rlsdk_ars import ARS
+from rlsdk_ars import ARS, Scored
+from rlsdk_ars.episodes import EpisodeRequest, encoder_of, play_episodes
 from rlsdk_ars.loss import search_step
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
 
@@ -105,12 +103,12 @@ def test_outcomes_do_not_depend_on_what_is_played_beside(policy: str, width: int
     moments: dict[str, Any] = {"mean": np.full(4, 0.1), "factor": np.full(4, 2.0), "clip": 3.0}
     requests = [EpisodeRequest(row, (i, i + 100, i + 200), **moments) for i, row in enumerate(rows)]
     found = play_episodes(plan.make_act, space, [gymnasium.make("CartPole-v1") for _ in range(width)], requests)
-    assert len({length for result in found for length in result.lengths}) > 5
+    assert len({episode.length for result in found for episode in result.episodes}) > 5
     for request, result in zip(requests, found, strict=True):
         seen: list[Any] = []
         returns = [by_hand(plan.make_act(request.parameters[None]), seed, moments, seen) for seed in request.seeds]
-        assert result.returns == tuple(returns)
-        assert result.lengths == tuple(map(int, returns))
+        assert [episode.episode_return for episode in result.episodes] == returns
+        assert [episode.length for episode in result.episodes] == list(map(int, returns))
         assert result.moments is not None
         assert result.moments.count == len(seen)
         assert np.array_equal(result.moments.mean, np.stack(seen).mean(0))

@@ -201,7 +201,7 @@ class CustomVectorEnv(SteppedVector):
         return self._moves, resets_of(self.env)
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """The result of `map` of the object, for population methods. Raises UsageError if it has no such method."""
+        """The result of `map` of the object, for plans that play whole episodes. Raises UsageError if it has no such method."""
         env = self._able("map")
         return super().map(work, items) if env is None else env.map(work, items)
 

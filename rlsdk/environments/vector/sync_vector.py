@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -11,11 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.environments.adapters.checks import Environment, time_limit
+from rlsdk.environments.adapters.checks import LARGEST_INT, USUAL, Environment, named, success, time_limit
 from rlsdk.environments.adapters.observations import ActionDecoder
 from rlsdk.environments.states import masks_in, read_state, state_of, states_in
-from rlsdk.environments.vector.connected import Options, SteppedVector, VectorWrapper, has_members
-from rlsdk.environments.vector.stepping import EnvironmentGroup, ItemT, ResultT, StepArrays, StepRecords, Work
+from rlsdk.environments.vector.connected import Options, SteppedVector, VectorWrapper, has_members, seed_spaces
+from rlsdk.environments.vector.stepping import (
+    EnvironmentGroup,
+    Faults,
+    ItemT,
+    ResultT,
+    StepArrays,
+    StepRecords,
+    StepResult,
+    Work,
+)
 from rlsdk.errors import EnvironmentFault
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Episode, Observation
@@ -227,6 +237,59 @@ class Waiting:
         if self._clock >= self._due:
             began = min(self._began)
             self._due = began + require_end(self.env, self.name, self._clock - began)
+
+
+class EpisodeEnv:
+    """A gymnasium environment that plays episodes from given seeds, for a plan that steps environments itself.
+
+    Its results and the length of episodes are checked as those of environments that are stepped together.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment, self._step = environment, environment.step
+        self.total, self.length, self._due = 0.0, 0, LONG
+
+    @property
+    def name(self) -> str:
+        """The name of the environment for messages."""
+        return named(self.environment)
+
+    def begin(self, seed: int) -> object:
+        """Reset the environment and return the first observation."""
+        self.total, self.length, self._due = 0.0, 0, LONG
+        # a wrapper that samples actions draws from the space's own generator
+        seed_spaces(self.environment, seed)
+        observation, _ = self.environment.reset(seed=seed)
+        return observation
+
+    def step(self, action: object) -> StepResult:
+        """Return (observation, reward, terminated, truncated, info). The observation is not checked.
+
+        Raises:
+            EnvironmentFault: another value cannot be used, or the episode does not end; see `require_end`.
+        """
+        result = _, reward, terminated, truncated, info = self._step(action)
+        self.length += 1
+        kinds = type(reward), type(terminated), type(truncated), type(info)
+        if kinds not in USUAL or (type(reward) is int and abs(reward) > LARGEST_INT):
+            reward, terminated, truncated = Faults(self.name, ()).checked(0, self.length, result)
+            result = result[0], reward, terminated, truncated, info
+        self.total += float(reward)
+        if self.length >= self._due and not (terminated or truncated):
+            self._due = require_end(self.environment, self.name, self.length)
+        return result
+
+    def episode(self, info: Mapping[str, object]) -> Episode:
+        """The episode that has ended, given the `info` of its last step.
+
+        Raises:
+            EnvironmentFault: its return is NaN or infinite, or `info` has an `is_success` that is no bool or number.
+        """
+        if not math.isfinite(self.total):
+            raise EnvironmentFault(
+                f"environment {self.name}: an episode has the return {self.total}; it must be finite"
+            )
+        return Episode(0, self.total, self.length, Faults(self.name, ()).named(0, self.length, success, info))
 
 
 def hint_of_silence(env: Any, steps: int, *, logs_episodes: bool) -> None:

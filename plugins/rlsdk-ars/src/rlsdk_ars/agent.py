@@ -10,11 +10,11 @@ from torch.nn.utils import parameters_to_vector
 from rlsdk.agent import Agent
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.settings import configured_by
-from rlsdk.training import LocalCollector, play, scores
+from rlsdk.training import LocalCollector
 from rlsdk_ars.config import ARSConfig
+from rlsdk_ars.population import PopulationPlan, play, scores
 
 if TYPE_CHECKING:
-    from rlsdk.training import PopulationPlan
     from rlsdk_ars.async_eval import AsyncEval
 
 
@@ -46,5 +46,6 @@ class ARS(Agent[ARSConfig]):
         if self.env is None:
             raise UsageError("the agent has no environment to play candidates in; call set_env(env)")
         plan = cast("PopulationPlan", self.parts.plan)
-        player = LocalCollector(self.env, space=self.context.observation_space)
-        return scores(plan, play(player, plan, candidate_weights, self.seed, self._n_updates))
+        normalizer = self.preprocessing.rollouts(self.parts)
+        collector = LocalCollector(self.env, normalizer=normalizer, space=self.context.observation_space)
+        return scores(plan, play(collector, plan, candidate_weights, self.seed, self._n_updates))

@@ -9,10 +9,12 @@ from rlsdk.buffers import require_memory
 from rlsdk.errors import UsageError, shown
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure
-from rlsdk.networks import FlatParameters, SearchPolicy, architecture
-from rlsdk.records import Metrics, Scored
+from rlsdk.networks import FlatParameters, architecture
+from rlsdk.records import Metrics
 from rlsdk_ars.config import ARSConfig
 from rlsdk_ars.loss import search_step
+from rlsdk_ars.population import Scored
+from rlsdk_ars.search_policy import SearchPolicy
 
 
 class RandomSearch:

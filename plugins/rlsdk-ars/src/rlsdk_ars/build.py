@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
-from rlsdk.networks import build_search_policy
 from rlsdk.settings import widths
-from rlsdk.training import PopulationPlan
 from rlsdk_ars.algorithm import RandomSearch
 from rlsdk_ars.config import ARSConfig
+from rlsdk_ars.population import PopulationPlan
+from rlsdk_ars.search_policy import build_search_policy
 
 HIDDEN = (64, 64)
 ACTIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")

@@ -55,7 +55,7 @@ class RecordEpisodes(Callback):
         """
         require_place(self.path)
         agent, self.episodes = run.driven, []
-        if not agent.acting or hasattr(agent.parts.plan, "with_normalizer"):
+        if not agent.acting or getattr(agent.parts.plan, "plays_episodes", False):
             raise UsageError("this algorithm plays whole episodes; record with record_episodes(agent, ...) after learn")
         if agent.config.frame_stack > 1:
             raise UsageError(

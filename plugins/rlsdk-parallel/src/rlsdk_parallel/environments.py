@@ -27,7 +27,7 @@ from rlsdk.environments import (
 )
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors import SerialExecutor, WorkerDied, make_executor
-from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, HasStatefulWorkers, PlanAbilities, ability
+from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, HasStatefulWorkers, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.settings import evolve
 from rlsdk.spaces import Space
@@ -146,7 +146,7 @@ def check_agent(agent: DrivenAgent, *, new: bool, collectors: int, max_lag: int,
         agent.config = evolve(agent.config, {"env_groups": collectors})
     groups, plan, name = agent.config.env_groups, agent.parts.plan, agent.context.algorithm
     reason = None
-    if ability(plan, PlanAbilities, "with_normalizer"):
+    if getattr(plan, "plays_episodes", False):
         reason = "plays whole episodes, which executors do: use --vectorization processes"
     elif not plan.needs_environment:
         reason = "learns without an environment"

@@ -12,9 +12,9 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from rlsdk.agent import Agent
 from rlsdk.records import Observation
-from rlsdk.training import PopulationPlan
 from rlsdk_envs import AnySpaceEnv, position_in
 from rlsdk_testing.acting import act_on, observations
+from rlsdk_testing.batches import is_population
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.patterns import SPACES, GymSpace, PatternEnv, action_with, misses, parts_of, pattern
@@ -83,12 +83,12 @@ CANDIDATES, ROUNDING = 32, 1e-5
     " units of the space.",
 )
 def plays_the_policy(subject: Subject) -> None:
-    if not isinstance(subject.agent().parts.plan, PopulationPlan):
+    if not is_population(subject.agent().parts.plan):
         raise NotApplicable("the algorithm is not a population method")
     for name, kind in product(subject.spec.policies, subject.manifest.actions):
         agent = subject.agent(AnySpaceEnv(subject.seen, SPACES[kind]), policy=name)
-        seen, plan, policy = observations(agent, 1, seed=3), agent.parts.plan, agent.policy
-        assert isinstance(plan, PopulationPlan)
+        seen, policy, plan = observations(agent, 1, seed=3), agent.policy, agent.parts.plan
+        assert is_population(plan)
         assert isinstance(seen.features, torch.Tensor)
         size = len(parameters_to_vector(policy.parameters()))
         candidates = torch.randn(CANDIDATES, size, generator=torch.Generator().manual_seed(1))

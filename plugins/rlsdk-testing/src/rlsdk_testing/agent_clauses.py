@@ -155,7 +155,9 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
 )
 def preprocessing_travels(subject: Subject) -> None:
     subject.needs_vectors("vectors are normalized")
-    episodes = hasattr(subject.agent().parts.plan, "with_normalizer")  # such methods stack frames in the environment
+    episodes = getattr(
+        subject.agent().parts.plan, "plays_episodes", False
+    )  # such methods stack frames in the environment
     frames = 1 if episodes else 2
     agent = subject.trained(normalize={"norm_reward": True}, frame_stack=frames)
     normalizer = agent.normalizer

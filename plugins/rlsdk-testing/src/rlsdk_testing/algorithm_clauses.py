@@ -8,11 +8,11 @@ import torch
 
 from rlsdk.agent import Agent
 from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, Stateful, shortcut
-from rlsdk.records import Rollout, Scored
+from rlsdk.records import Rollout
 from rlsdk.runtime import Streams
 from rlsdk.training import ReplayUpdates
 from rlsdk.tree import flatten, unflatten
-from rlsdk_testing.batches import EPISODE, small_agent
+from rlsdk_testing.batches import EPISODE, is_scored, small_agent
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
 from rlsdk_testing.not_applicable import NotApplicable
@@ -22,7 +22,7 @@ from rlsdk_testing.subject import Subject, differing, equal_values, flat_state
 
 def _batch(agent: Agent) -> object:
     """Return a batch that the algorithm can learn from: transitions of its buffer, a rollout, or candidates with scores."""
-    if hasattr(agent.parts.plan, "with_normalizer"):
+    if getattr(agent.parts.plan, "plays_episodes", False):
         return scored(agent)
     if agent.parts.buffer is not None:  # checked first: a plugin's own plan may have both a buffer and a rollout length
         return agent.parts.sample(16, torch.Generator().manual_seed(5))
@@ -77,7 +77,7 @@ def batch_unchanged(subject: Subject) -> None:
     agent = subject.trained()
     batch = _batch(agent)
     parts: Any = (batch.steps, batch.initial_carry, batch.last_observation) if isinstance(batch, Rollout) else batch
-    parts = (batch.parameters, batch.score) if isinstance(batch, Scored) else parts
+    parts = (batch.parameters, batch.score) if is_scored(batch) else parts
     before = [leaf.clone() for leaf in leaves(parts)]
     agent.parts.algorithm.update(batch, progress=0.0)
     same = [torch.equal(a, b) for a, b in zip(before, leaves(parts), strict=True)]

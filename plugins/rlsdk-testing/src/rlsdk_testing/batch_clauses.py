@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.interfaces import AlgorithmAbilities, ability
-from rlsdk.records import Rollout, Scored, Sequences, Transitions
+from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.spaces import choices_of
 from rlsdk.tree import map_tensors
 from rlsdk_testing.batches import (
@@ -19,6 +19,7 @@ from rlsdk_testing.batches import (
     Batch,
     Learner,
     TreeT,
+    is_scored,
     other_rows,
     permuted_distance,
     require_rewards,
@@ -318,7 +319,7 @@ def repeatable(subject: Subject) -> None:
 def rows_permuted(subject: Subject) -> None:
     learner = Learner(subject)
     batch = learner.batch
-    if isinstance(batch, Rollout | Scored):
+    if isinstance(batch, Rollout) or is_scored(batch):
         raise NotApplicable("the rows of a rollout have an order; rollout.episodes-permuted is about them")
     count = rows_in_batch(batch)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(1))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import kernels_off
-from rlsdk.records import Rollout, Scored, Sequences, Transitions
+from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.runtime import limited_threads
 from rlsdk.tree import leaves, map_tensors
 from rlsdk_envs import AnySpaceEnv
@@ -22,6 +23,9 @@ from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.networks import Found, held
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import ACTIONS, Subject, differing, flat_state
+
+if TYPE_CHECKING:
+    from rlsdk_ars import PopulationPlan, Scored
 
 EPISODE, ENVS, PATIENCE = 4, 3, 4000
 """The steps of an episode, the number of environments, and the steps (or updates) within which a first update must come."""
@@ -35,9 +39,24 @@ ZERO = 1e-5
 State = Mapping[str, Tensor]
 Batch = Any
 """The type that an algorithm learns from: `Rollout`, `Transitions`, `Sequences`, `Scored`, or a record of the plugin."""
+POPULATIONS = "rlsdk_ars"
+"""The package with the loop of population methods and its records. The kit does not need it: a plugin that uses the loop has
+imported it, so it is looked up among the imported modules."""
 AnyRollout = Rollout[Any, Any]
 AnySequences = Sequences[Any]
 TreeT = TypeVar("TreeT")
+
+
+def is_population(plan: object) -> TypeGuard[PopulationPlan]:
+    """Return whether a plan is the loop of population methods."""
+    package = sys.modules.get(POPULATIONS)
+    return package is not None and isinstance(plan, package.PopulationPlan)
+
+
+def is_scored(batch: object) -> TypeGuard[Scored]:
+    """Return whether a batch holds candidates and their scores, from which a population method learns."""
+    package = sys.modules.get(POPULATIONS)
+    return package is not None and isinstance(batch, package.Scored)
 
 
 @contextmanager
@@ -88,7 +107,7 @@ def _copied(batch: Batch) -> Batch:
     if isinstance(batch, Rollout):
         parts = {name: _copied(getattr(batch, name)) for name in ROLLOUT}
         return replace(batch, **parts)
-    if isinstance(batch, Scored):
+    if is_scored(batch):
         return replace(batch, parameters=batch.parameters.clone(), score=batch.score.clone())
     try:
         return map_tensors(torch.clone, batch)

@@ -14,9 +14,9 @@ import torch
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import kernels_off
-from rlsdk.records import Report, Rollout, Scored
+from rlsdk.records import Report, Rollout
 from rlsdk_testing.alternatives import Setting, settings_of
-from rlsdk_testing.batches import recording, wrapping
+from rlsdk_testing.batches import is_scored, recording, wrapping
 from rlsdk_testing.dose_clauses import moves_of_copies
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
@@ -82,7 +82,7 @@ def _counts(subject: Subject, name: str, value: int) -> Counts | None:
             given: dict[str, Any] = {name: value}
             agent = subject.agent(envs, **given)
             plan, algorithm = agent.parts.plan, agent.parts.algorithm
-            population = hasattr(plan, "with_normalizer")
+            population = getattr(plan, "plays_episodes", False)
             length = 1 if population else LENGTH if plan.unit == "steps" else UPDATES
             moves: list[tuple[str, float, int]] = []
 
@@ -138,7 +138,7 @@ def _rows_used(subject: Subject, name: str, value: int) -> Counter[str]:
     given: dict[str, Any] = {name: value}
     observed = Observed(subject, **given)
     batch = observed.batch
-    if not isinstance(batch, Scored):
+    if not is_scored(batch):
         return Counter()
     before = observed.effect(batch)
     used = 0
@@ -247,7 +247,7 @@ def episodes_reported(subject: Subject) -> None:
     reports: list[Report] = []
     with quietly():
         agent = subject.agent(make_vec_env(lambda: subject.with_info(NotedEnv(subject, played)), 2))
-        if not agent.parts.plan.needs_environment or hasattr(agent.parts.plan, "with_normalizer"):
+        if not agent.parts.plan.needs_environment or getattr(agent.parts.plan, "plays_episodes", False):
             raise NotApplicable("it collects no steps in environments")
         played.clear()
         agent.learn(4 * LENGTH, LambdaCallback(on_report=lambda run, report: reports.append(report)))
@@ -279,7 +279,7 @@ def progress_of_round(subject: Subject) -> None:
         after = reports[min(number, len(reports) - 1)].env_steps
         low, high = before / (4 * LENGTH), min(1.0, after / (4 * LENGTH))
         require(
-            low < progress <= high + 1e-6 or hasattr(agent.parts.plan, "with_normalizer"),
+            low < progress <= high + 1e-6 or getattr(agent.parts.plan, "plays_episodes", False),
             f"an update after the steps {before + 1} to {after} of {4 * LENGTH} has progress {progress:.4g}, which is not"
             f" in ({low:.4g}, {high:.4g}]",
         )

@@ -181,7 +181,7 @@ def claims_backed(subject: Subject) -> None:
         "action_noise": "action_noise" in names,
         "action_mask": spec.action_masks == "optional",
         "requires_action_mask": spec.action_masks == "required",
-        "parallel": hasattr(small.parts.plan, "with_normalizer"),
+        "parallel": getattr(small.parts.plan, "plays_episodes", False),
     }
     own = [trait for trait in subject.manifest.traits if not trait.startswith("x-")]
     unknown = [trait for trait in own if trait not in context]

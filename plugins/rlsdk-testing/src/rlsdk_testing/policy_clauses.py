@@ -158,7 +158,7 @@ def randomness_from_generator(subject: Subject) -> None:
 )
 def samples_vary(subject: Subject) -> None:
     plan = subject.agent().parts.plan
-    if hasattr(plan, "with_normalizer") or not plan.needs_environment:
+    if getattr(plan, "plays_episodes", False) or not plan.needs_environment:
         raise NotApplicable(f"{subject.spec.id} does not explore by sampling actions")
     for space in action_spaces(subject):
         agent = _acting_on(subject, space)

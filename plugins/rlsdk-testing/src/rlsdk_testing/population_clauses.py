@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
-from rlsdk.records import Scored
-from rlsdk.training import PopulationPlan
 from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.alternatives import settings_of
-from rlsdk_testing.batches import recording
+from rlsdk_testing.batches import is_population, recording
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.noted_env import NotedEnv, NotedEpisode, steps_in
+from rlsdk_testing.rollouts import scored as scored_of
 from rlsdk_testing.subject import ACTIONS, Subject, differing, equal_values, flat_state
+
+if TYPE_CHECKING:
+    from rlsdk_ars import PopulationPlan, Scored
 
 EPISODES, ROUNDS = 3, 3
 """The episodes of each candidate, if the algorithm has a setting for that, and the rounds of a training."""
@@ -31,9 +33,10 @@ ROUNDING = 1e-4
 
 def _plan(agent: Agent) -> PopulationPlan:
     """Return the plan of the agent. Raises NotApplicable if the algorithm is not a population method."""
-    if not isinstance(agent.parts.plan, PopulationPlan):
+    plan: object = agent.parts.plan
+    if not is_population(plan):
         raise NotApplicable("the algorithm is not a population method")
-    return agent.parts.plan
+    return plan
 
 
 @clause(
@@ -195,16 +198,16 @@ def scores_are_true(subject: Subject) -> None:
 @clause(
     "population.statistics",
     "The normalization statistics are those of the observations of all steps of all candidates.",
-    "rounds(): merge the moments of every result into the training loop's normalizer.",
+    "rounds(): add the moments of every result to the collector's observation_normalizer.",
 )
 def statistics(subject: Subject) -> None:
     subject.needs_vectors("vectors are normalized")
     agent, rounds = _rounds(subject, normalize=True)
-    normalizer = _plan(agent).normalizer
-    assert normalizer is not None
+    assert agent.normalizer is not None
+    leaf = agent.normalizer.observations.moments["observation"]
     acted = [episode.observations[:-1] for each in rounds for episode in each.episodes]
     rows = np.concatenate([np.stack(part) for part in acted])
-    expected, found = rows.mean(0), normalizer.flat()[0]
+    expected, found = rows.mean(0), leaf.mean
     close = np.allclose(found, expected, rtol=ROUNDING, atol=ROUNDING)
     require(close, f"the mean is {found.round(4)}, that of the observations of {len(rows)} steps {expected.round(4)}")
 
@@ -280,11 +283,8 @@ def _require_of_best(agent: Agent, count: int, what: str, is_mean: bool) -> None
 
 def _distinct(agent: Agent) -> Scored:
     """Return the candidates that an agent proposes, with scores that all differ, in no order."""
-    proposer: Any = agent.parts.algorithm
-    candidates: torch.Tensor = proposer.propose(progress=0.0)
-    generator = torch.Generator().manual_seed(4)
-    score = torch.randperm(len(candidates), generator=generator).to(candidates)
-    return Scored(candidates, score, env_steps=len(candidates))
+    batch, generator = scored_of(agent), torch.Generator().manual_seed(4)
+    return replace(batch, score=torch.randperm(len(batch.score), generator=generator).to(batch.parameters))
 
 
 def _after(agent: Agent, batch: Scored, shift: float) -> torch.Tensor:

@@ -209,7 +209,7 @@ def _state(agent: Agent) -> dict[str, object]:
     """Return name -> copy of all state that later training depends on: the content of files, and samples of the buffer."""
     state = agent.training_state()
     found = dict(_flat({"policy": state["policy"], **state["training"]}))
-    if hasattr(agent.parts.plan, "with_normalizer"):  # which environment played the last episode has no effect
+    if getattr(agent.parts.plan, "plays_episodes", False):  # which environment played the last episode has no effect
         found = {name: value for name, value in found.items() if not name.startswith("episodes/environments")}
     buffer = agent.parts.buffer
     if buffer is not None and len(buffer):

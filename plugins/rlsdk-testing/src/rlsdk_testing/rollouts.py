@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from rlsdk.agent import Agent
 from rlsdk.environments import on_device
-from rlsdk.records import Rollout, Scored
+from rlsdk.records import Rollout
 from rlsdk.training import LocalCollector, begin_acting
-from rlsdk_testing.batches import AnyRollout, other_rows
+from rlsdk_testing.batches import POPULATIONS, AnyRollout, other_rows
+
+if TYPE_CHECKING:
+    from rlsdk_ars import Scored
 
 
 def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[Any, Any]:
@@ -26,11 +30,12 @@ def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[Any, Any]:
 
 
 def scored(agent: Agent) -> Scored:
-    """Return the candidates that the algorithm proposes, with random scores that all differ."""
+    """Return the candidates that the algorithm of a population method proposes, with random scores that all differ."""
     proposer: Any = agent.parts.algorithm
     candidates = proposer.propose(progress=0.5)
     score = torch.randn(len(candidates), generator=torch.Generator().manual_seed(5)).to(candidates.device)
-    return Scored(candidates, score, len(candidates))
+    batch: Scored = sys.modules[POPULATIONS].Scored(candidates, score, len(candidates))
+    return batch
 
 
 def with_ends(batch: AnyRollout, *, terminated: bool) -> AnyRollout:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import kernels_off
-from rlsdk.records import FinalObservations, Rollout, Scored, Sequences
+from rlsdk.records import FinalObservations, Rollout, Sequences
 from rlsdk.tree import map_tensors
-from rlsdk_testing.batches import ENVS, EPISODE, PATIENCE, AnyRollout, Batch, rows_in_batch, small_agent
+from rlsdk_testing.batches import ENVS, EPISODE, PATIENCE, AnyRollout, Batch, is_scored, rows_in_batch, small_agent
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
 from rlsdk_testing.not_applicable import NotApplicable
@@ -75,7 +75,7 @@ def _cut(observed: Observed) -> Batch:
         NotApplicable: it learns from rollouts or scores, whose rows depend on each other.
     """
     batch = observed.batch
-    if isinstance(batch, Rollout | Scored | Sequences):
+    if isinstance(batch, Rollout | Sequences) or is_scored(batch):
         raise NotApplicable("the rows of a rollout depend on each other; batch.duplicates is about them")
     count = min(rows_in_batch(batch), MOST_ROWS)
     return map_tensors(lambda leaf: leaf[:count], batch)
@@ -111,7 +111,7 @@ def _require_no_batch_norm(observed: Observed) -> None:
 def duplicates(subject: Subject) -> None:
     observed = in_one_step(subject, ent_coef=0.1)
     batch = observed.batch
-    if isinstance(batch, Scored):
+    if is_scored(batch):
         raise NotApplicable("the rows of a population method are its candidates, whose number is a setting")
     once = _effect(observed, batch)
     if not observed.steps:

@@ -17,7 +17,6 @@ from torch.optim import Optimizer
 
 from rlsdk.agent import Agent
 from rlsdk.errors import ContractViolation
-from rlsdk.interfaces import AlgorithmAbilities, ability
 from rlsdk.kernels import kernels_off
 from rlsdk_testing.batches import Batch, Learner, small_agent, wrapping
 from rlsdk_testing.equal_noise import EqualNoise
@@ -279,12 +278,12 @@ class Observed:
 
     def proposal(self, progress: float = 0.5) -> Effect:
         """Return the candidates of a population method, as an effect; empty for other algorithms."""
-        proposer = ability(self.agent.parts.algorithm, AlgorithmAbilities, "propose")
-        if proposer is None:
+        propose = getattr(self.agent.parts.algorithm, "propose", None)
+        if propose is None:
             return {}
         self.restore()
         with kernels_off():
-            return {"candidates": proposer.propose(progress=progress).detach().double().flatten()}
+            return {"candidates": propose(progress=progress).detach().double().flatten()}
 
 
 def apart(one: Effect, two: Effect) -> tuple[float, str]:

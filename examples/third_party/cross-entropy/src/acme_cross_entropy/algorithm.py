@@ -7,10 +7,10 @@ from torch import Generator, Tensor
 
 from acme_cross_entropy.config import CrossEntropyConfig
 from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
-from rlsdk.networks import SearchPolicy, build_search_policy, flatten_parameters
-from rlsdk.records import Metrics, Scored
+from rlsdk.networks import flatten_parameters
+from rlsdk.records import Metrics
 from rlsdk.settings import NetworkConfig
-from rlsdk.training import PopulationPlan
+from rlsdk_ars import PopulationPlan, Scored, SearchPolicy, build_search_policy
 
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
 

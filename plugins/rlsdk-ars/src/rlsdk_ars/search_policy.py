@@ -15,14 +15,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from rlsdk.distributions import MultiCategorical
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.interfaces import BuildContext, explain_names
-from rlsdk.kernels.reference import no_choice, require_choice
-from rlsdk.networks.action_heads import ActionScale
-from rlsdk.networks.encoders import build_encoder, features_dim
-from rlsdk.networks.layers import mlp
-from rlsdk.networks.normalizer import Vector
+from rlsdk.kernels import no_choice, require_choice
+from rlsdk.networks import ActionScale, build_encoder, features_dim, mlp
 from rlsdk.records import Act, Observation
-from rlsdk.settings.actor_critic import NetworkConfig
+from rlsdk.settings import NetworkConfig
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, choices_of, shape_of
+from rlsdk_ars.episodes import Vector
 
 ActionSpace = Box | Discrete | MultiDiscrete | MultiBinary
 ACTIVATIONS: dict[str, Callable[[Vector], Vector]] = {
