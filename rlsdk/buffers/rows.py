@@ -260,7 +260,8 @@ class Rows:
             if [leaf.shape[1:] for leaf in carry] != [leaf.shape for leaf in given]:
                 raise UsageError(
                     f"the replay buffer stores recurrent states of shapes {[list(leaf.shape[1:]) for leaf in carry]},"
-                    f" the policy that collects gives {[list(leaf.shape) for leaf in given]}; build the buffer with its initial_carry"
+                    f" the policy that collects gives {[list(leaf.shape) for leaf in given]}; build the buffer with its"
+                    " initial_carry"
                 )
             for target, source in zip(carry, given, strict=True):
                 # a carry is stored at the first row of a rollout: sequences can begin only there

@@ -63,8 +63,8 @@ def wrappers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-bod
 def executors() -> Mapping[str, Callable[[int], object]]:  # type: ignore[empty-body]
     """Return name -> function of the number of workers that makes an `Executor`.
 
-    `make_vec_env(vectorization=NAME)` plays whole episodes on it, for algorithms such as ARS. `rlsdk run --seeds N --executor NAME`
-    runs the trainings on it.
+    `make_vec_env(vectorization=NAME)` plays whole episodes on it, for algorithms such as ARS.
+    `rlsdk run --seeds N --executor NAME` runs the trainings on it.
     """
 
 
