@@ -59,6 +59,15 @@ WORDS = {
     r"an otherwise idle machine": "when no other program uses the processor",
     r"goes? on|went on": "continue",
     r"asked for": "requested",
+    r"documented": "the name of the library, or: has a description",
+    r"sinks?": "logger",
+    r"carry|carries": "recurrent state, or has",
+    r"plans?": "training loop",
+    r"fillers?": "padding",
+    r"ours": "rlsdk",
+    r"given up early": "pruned",
+    r"(?:made|wrapped) otherwise": "differently configured, or wrapped differently",
+    r"in any bit": "the result",
 }
 """Odd words and idioms -> what to write instead. Case does not matter."""
 

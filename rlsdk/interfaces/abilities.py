@@ -90,7 +90,7 @@ def check_part(part: object, role: str, algorithm: str) -> None:
         PluginError: names the algorithm, the part, the member, and what to do.
     """
     owner: type = type(part)
-    what = f"{algorithm!r}: its {role}, {owner.__name__},"
+    what = f"{algorithm!r}: its {'training loop' if role == 'plan' else role}, {owner.__name__},"
     required, optional = ROLES[role]
     if missing := [name for name in _calls(required) if not hasattr(part, name)]:
         raise PluginError(

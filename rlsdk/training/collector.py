@@ -181,7 +181,7 @@ class LocalCollector:
         self._in_round = True
         player = ability(self.env, VectorEnvAbilities, "map")
         if player is None:
-            raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which this plan needs")
+            raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which this training loop needs")
         return player.map(work, items)
 
 

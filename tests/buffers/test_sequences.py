@@ -165,7 +165,7 @@ def test_lengths_that_make_no_sequence_are_refused() -> None:
     with pytest.raises(UsageError, match="empty"):
         SequenceReplay(ReplayBuffer(context(1), 20, 0.5), length=3).sample(1, torch.Generator())
     memory = SequenceReplay(ReplayBuffer(context(1), 20, 0.5), length=3, carry=(torch.zeros(1, 4),))
-    with pytest.raises(UsageError, match="build the memory with its initial_carry"):
+    with pytest.raises(UsageError, match="build the buffer with its initial_carry"):
         Recorded(memory, 1).play([["c"]])  # type: ignore[arg-type]
 
 
