@@ -35,7 +35,7 @@ from tests.plugin_site import Site, installed
 
 ALWAYS = {"rlsdk-tqc", "rlsdk-ppo"}
 """One with a replay buffer and Box actions, one with rollouts and all actions."""
-ROWS = 4
+ROWS = 3
 """Parametrizations of one function that `make test` runs."""
 LONGEST = {
     "learns.bandit",
