@@ -47,7 +47,7 @@ OWN: Mapping[str, tuple[str, str, str]] = {
 }
 """Name -> (module:function, summary in the list of commands, example on the page of the command). A test runs the examples."""
 PACKAGES: Mapping[str, str] = {
-    **dict.fromkeys(("bench", "compare", "plot", "record", "tune", "watch"), "rlsdk-lab"),
+    **dict.fromkeys(("bench", "compare", "plot", "record", "tune", "ui", "watch"), "rlsdk-lab"),
     **dict.fromkeys(("check", "doctor", "new"), "rlsdk-testing"),
     **dict.fromkeys(("export", "import", "pull", "push", "record-episodes"), "rlsdk-interchange"),
     "zoo": "rlsdk-zoo",

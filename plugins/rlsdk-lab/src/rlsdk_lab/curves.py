@@ -188,11 +188,11 @@ def _described(folder: Path) -> tuple[str, str, Mapping[str, object]]:
     if not directory.record.exists():
         raise SettingsError(f"{folder} holds no run: it has no run.json; give directories that `rlsdk run --out` wrote")
     record = directory.read_record()
-    settings = _settings(directory.config) if directory.config.exists() else {}
+    settings = settings_as_text(directory.config) if directory.config.exists() else {}
     return record.place, record.algorithm, {**settings, "steps": f"{record.steps:,}", "n_envs": str(record.n_envs)}
 
 
-def _settings(path: Path) -> dict[str, object]:
+def settings_as_text(path: Path) -> dict[str, object]:
     """Return the settings of a run as text, by dotted name."""
     pending = list(load_settings(path).items())
     found: dict[str, object] = {}

@@ -1,7 +1,9 @@
-"""The command `rlsdk plot RUN...`."""
+"""The commands `rlsdk plot RUN...` and `rlsdk ui FOLDER`, which show runs."""
 
 from __future__ import annotations
 
+import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +11,7 @@ import typer
 
 from rlsdk.errors import SettingsError, shown
 from rlsdk_datasets import Dataset
+from rlsdk_lab.record_command import has_screen
 
 if TYPE_CHECKING:
     from rlsdk_lab.plotting import PictureSettings
@@ -88,3 +91,19 @@ def _size(text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise SettingsError(f"--size {shown(text)} must be WIDTHxHEIGHT in inches, such as 8x4") from None
     return width, height
+
+
+def show_runs(
+    folder: Annotated[Path, typer.Argument(help="Folder with runs.")] = Path("runs"),
+    port: Annotated[int, typer.Option(help="Port of the page; 0 = a free one.", min=0, max=65535)] = 8642,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
+) -> None:
+    """Show the runs of a folder on a local page: live curves, evaluations, settings side by side, videos. Ctrl-C ends it."""
+    from rlsdk_lab.run_page import made_server
+
+    server = made_server(folder, port)
+    typer.echo(f"{folder}: {server.address} (Ctrl-C ends)")
+    if not no_browser and has_screen():
+        webbrowser.open(server.address)
+    with suppress(KeyboardInterrupt), server:
+        server.serve_forever()
