@@ -45,7 +45,7 @@ OWN: Mapping[str, tuple[str, str, str]] = {
         "inspect runs/pendulum",
     ),
 }
-"""Name -> (module:function, summary in the list of commands, example on the page of the command). A test runs the examples."""
+"""Name -> (module:function, summary in the list of commands, example on the page of the command). A test parses them."""
 PACKAGES: Mapping[str, str] = {
     **dict.fromkeys(("bench", "compare", "plot", "record", "tune", "ui", "watch"), "rlsdk-lab"),
     **dict.fromkeys(("check", "doctor", "new"), "rlsdk-testing"),

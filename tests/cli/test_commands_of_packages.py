@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from rlsdk.cli import main
+from rlsdk.registry.loading import offered_commands
 from rlsdk.registry.manifest import RESERVED, ManifestError, parse_manifest
 from tests.throwaway import Environment, build_wheels, write_distribution
 
@@ -123,3 +127,15 @@ def test_a_command_of_a_package_that_is_absent_names_it(monkeypatch: pytest.Monk
 
 def test_the_names_of_commands_of_the_core_are_reserved() -> None:
     assert set(RESERVED["commands"]) <= set(main.OWN)
+
+
+def test_examples_of_commands_fit_their_options() -> None:
+    group: Any = typer.main.get_command(main.app)
+    examples = {name: example for name, (_, _, example) in main.OWN.items()}
+    examples |= {name: offers[0][1][2] for name, offers in offered_commands().items()}
+    assert len(examples) > 15
+    for name, example in examples.items():
+        words = shlex.split(example.partition(" > ")[0])
+        assert words[0] == name
+        command = group.get_command(typer.Context(group), name)
+        command.make_context(name, words[1:])  # raises for an unknown option or a missing argument
