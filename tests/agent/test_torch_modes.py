@@ -171,6 +171,7 @@ assert torch.equal(torch.rand(1000), expected)
 """
 
 
+@pytest.mark.full
 def test_agents_made_by_id_in_threads_of_a_new_process() -> None:
     """The first call imports the plugin and checks for side effects. Other threads of the program are not side effects."""
     done = subprocess.run([sys.executable, "-c", COLD_THREADS], capture_output=True, text=True, check=False)

@@ -251,6 +251,7 @@ def test_the_threads_of_jax_are_limited() -> None:
     assert solving.ONE_THREAD["NPROC"] == "1"
 
 
+@pytest.mark.full
 def test_a_trainer_in_a_process_of_its_own() -> None:
     side = Elsewhere(made)
     timing = side(500)

@@ -142,6 +142,7 @@ def test_terminations_are_those_of_the_new_goal() -> None:
     assert torch.equal(batch.discount == 0.0, reached)
 
 
+@pytest.mark.full
 def test_an_environment_in_a_process_is_asked_too() -> None:
     env = make_vec_env(lambda: BitFlippingEnv(4), 2, vectorization="async")
     settings: dict[str, Any] = {

@@ -57,6 +57,7 @@ def test_list(cli: Any) -> None:
     assert entry["problem"] is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "command", [["list"], ["--help"], ["info", "tqc"], ["config", "tqc"], ["run", "--help"], ["doctor"]]
 )
@@ -319,6 +320,7 @@ def test_check(cli: Any) -> None:
     assert "the algorithm uses no masks" in out
 
 
+@pytest.mark.full
 def test_a_terminal_gets_a_live_bar(tmp_path: Path) -> None:
     """Under a pseudo-terminal the bar shows return, speed and time left."""
     controller, terminal = pty.openpty()

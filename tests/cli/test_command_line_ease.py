@@ -24,6 +24,7 @@ def test_the_version(cli: Any) -> None:
     assert cli("--version")[:2] == (0, f"rlsdk {rlsdk.__version__}\n")
 
 
+@pytest.mark.full
 def test_an_unknown_id_is_refused_before_torch_is_imported() -> None:
     code = (
         "import sys; sys.argv = ['rlsdk', 'run', 'nosuch', '--env', 'CartPole-v1', '--seeds', '3']\n"

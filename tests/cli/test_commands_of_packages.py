@@ -56,6 +56,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(folder / "env", build_wheels(sources, folder / "wheels"))
 
 
+@pytest.mark.full
 def test_the_list_imports_no_command(house: Environment) -> None:
     code = (
         "import contextlib, io\nfrom rlsdk.cli.main import app\nsys.argv = ['rlsdk', '--help']\nout = io.StringIO()\n"
@@ -71,6 +72,7 @@ def test_the_list_imports_no_command(house: Environment) -> None:
     assert "Greet a user." in text
 
 
+@pytest.mark.full
 def test_a_command_of_a_package_runs(house: Environment) -> None:
     done = house.run("-m", "rlsdk", "greet", "--loud", "--name", "you")
     assert (done.returncode, done.stdout, done.stderr) == (0, "hello you!\n", "")
@@ -80,6 +82,7 @@ def test_a_command_of_a_package_runs(house: Environment) -> None:
     assert "Did you mean 'greet'?" in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "words"),
     [

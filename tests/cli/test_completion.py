@@ -58,6 +58,7 @@ def test_names_are_completed(completed: object, line: str, expected: list[str]) 
     assert completed(line) == expected
 
 
+@pytest.mark.full
 def test_nothing_slow_is_imported() -> None:
     environment = {**os.environ, **_environment("rlsdk run ppo --sink tens")}
     done = subprocess.run(

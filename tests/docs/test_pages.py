@@ -30,6 +30,7 @@ def quick(algorithm: str) -> list[str]:
     return [part for text in ["policy_kwargs.net_arch=[8]", *chosen] for part in ("--set", text)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", [p for p in PAGES if blocks(p, "python")], ids=identifier)
 def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -60,6 +61,7 @@ def settings_of_the_zoo(folder: Path) -> None:
     (folder / "hyperparams" / "ppo.yml").write_text(table)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", [p for p in PAGES if commands(p)], ids=identifier)
 def test_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -83,6 +85,7 @@ def test_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             (tmp_path / target.strip()).write_text(done.stdout)
 
 
+@pytest.mark.full
 def test_the_site_builds(tmp_path: Path) -> None:
     """Sphinx builds the site without warnings: no broken link, no unlisted page, no docstring that cannot be parsed."""
     pytest.importorskip("sphinx")

@@ -365,6 +365,7 @@ def test_check_env_advises_where_training_is_possible() -> None:
 # --- ids and wrappers -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_gymnasium_knows_the_ids_once_the_package_is_imported() -> None:
     code = (
         "import sys, gymnasium, rlsdk_envs; assert 'torch' not in sys.modules;"

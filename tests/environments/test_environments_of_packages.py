@@ -150,6 +150,7 @@ def test_the_text_of_a_file_loads_no_library(tmp_path: Path, monkeypatch: pytest
         make_vec_env("evil.so", 2, vectorization="c", env_kwargs={"observation_space": 3, "action_space": [2]})
 
 
+@pytest.mark.full
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
     code = "import gymnasium; assert not any(name.startswith('rlsdk/') for name in gymnasium.registry)"
@@ -192,6 +193,7 @@ def test_a_broken_package_makes_its_environments_unknown_only(site: Site) -> Non
     require_vectorization("c")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [("--profile",), ("--preset", "ppo.yml")])
 def test_options_of_a_missing_package_name_it(options: tuple[str, ...], tmp_path: Path) -> None:
     given = ("run", "ppo", "--env", "CartPole-v1", "--steps", "8", "--out", str(tmp_path / "run"), *options)

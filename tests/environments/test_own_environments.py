@@ -196,6 +196,7 @@ def test_benchmarks_and_searches_find_the_module(robot: Any) -> None:
     passed(robot("tune", "ars", "--env", "my_robot:Reach-v0", *tune))
 
 
+@pytest.mark.full
 def test_the_command_finds_modules_of_its_folder(tmp_path: Path) -> None:
     """The installed command itself, whose `sys.path` begins with another folder; a module there is preferred."""
     (tmp_path / "my_robot.py").write_text(MODULE)

@@ -143,6 +143,7 @@ def test_the_constrained_algorithm_runs_in_its_environment_only(house: Environme
     assert "gave no info['cost']" in done.stderr
 
 
+@pytest.mark.full
 def test_a_data_set_is_a_path_on_the_command_line_and_given_again_to_go_on(house: Environment, tmp_path: Path) -> None:
     house.json(
         "import torch; from gymnasium import spaces; from rlsdk.environments import to_space\n"
@@ -163,6 +164,7 @@ def test_a_data_set_is_a_path_on_the_command_line_and_given_again_to_go_on(house
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 def test_the_extras_serve(house: Environment, tmp_path: Path) -> None:
     out = tmp_path / "warm"
     done = house.run(
@@ -213,6 +215,7 @@ result = [before, facts(), alone, together, [t.name for t in threading.enumerate
 """
 
 
+@pytest.mark.full
 def test_a_host_is_left_alone(house: Environment, tmp_path: Path) -> None:
     code = HOST.replace("FOLDER", repr(str(EXAMPLES / "embedding"))).replace("FILE", repr(str(tmp_path / "s.rlsdk")))
     done = house.run("-c", f"import json, sys\n{code}\nprint(json.dumps(result))")

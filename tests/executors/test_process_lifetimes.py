@@ -214,6 +214,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no signals to hold")
 def test_ctrl_c_while_processes_start_does_not_end_them(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
@@ -243,6 +244,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_a_request_that_cannot_be_sent_leaves_no_worker_waiting(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(UNSENDABLE)
@@ -272,6 +274,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM handlers")
 def test_an_interrupt_inside_a_callback_of_a_weak_reference_is_neither_lost_nor_printed() -> None:
     done = subprocess.run([sys.executable, "-c", IN_CALLBACK], capture_output=True, text=True, timeout=60, check=False)

@@ -53,6 +53,7 @@ def run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(script)], check=False, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("source", ["Short", "'Short-v0'"])
 @pytest.mark.parametrize("place", ["collectors=2", "vectorization='async', start_method='spawn'"])
 def test_environments_of_a_script_are_stepped_in_processes(tmp_path: Path, source: str, place: str) -> None:
@@ -61,6 +62,7 @@ def test_environments_of_a_script_are_stepped_in_processes(tmp_path: Path, sourc
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_a_function_of_such_a_script_cannot_be_sent(tmp_path: Path) -> None:
     done = run(tmp_path, POOL + "try:\n    main()\nexcept Exception as error:\n    print(type(error).__name__, error)")
     (line,) = done.stdout.splitlines()
@@ -69,6 +71,7 @@ def test_a_function_of_such_a_script_cannot_be_sent(tmp_path: Path) -> None:
     assert not done.stderr
 
 
+@pytest.mark.full
 def test_a_function_of_a_script_with_the_guard_can_be_sent(tmp_path: Path) -> None:
     done = run(tmp_path, POOL + "\nif __name__ == '__main__':\n    main()")
     assert done.stdout == "[4, 9]\n", done.stderr

@@ -133,6 +133,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_a_program_that_closes_nothing_leaves_nothing(method: str, tmp_path: Path) -> None:
     script, root = tmp_path / "script.py", Path(__file__).parents[2]

@@ -76,6 +76,7 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.full
 def test_no_algorithm_imports_the_compiler() -> None:
     continuous = {"ddpg", "sac", "td3", "tqc"}
     chosen = {each.id: "Pendulum-v1" if each.id in continuous else "CartPole-v1" for each in algorithms()}
@@ -86,6 +87,7 @@ def test_no_algorithm_imports_the_compiler() -> None:
     assert not [name for name, imported in found.items() if imported]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", [OPTIMIZERS, HOOKED], ids=["every class", "hooks"])
 def test_steps_are_those_of_torch(program: str) -> None:
     run(program)

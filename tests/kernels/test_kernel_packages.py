@@ -258,6 +258,7 @@ def test_a_single_kernel_is_chosen() -> None:
         factory.kernels_of({"discounted_sum": print}).__enter__()
 
 
+@pytest.mark.full
 def test_an_unknown_package_is_an_error() -> None:
     from tests.kernels.test_without_kernels import in_a_process
 

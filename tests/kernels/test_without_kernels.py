@@ -69,6 +69,7 @@ def python_without_the_package(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "env" / "bin" / "python")
 
 
+@pytest.mark.full
 def test_all_algorithms_train_without_the_package(python_without_the_package: str, tmp_path: Path) -> None:
     done = in_a_process(["-c", WITHOUT_PACKAGE, str(tmp_path / "agent.rlsdk")], python=python_without_the_package)
     assert done.returncode == 0, done.stderr
@@ -77,6 +78,7 @@ def test_all_algorithms_train_without_the_package(python_without_the_package: st
     assert modules == "[] False"
 
 
+@pytest.mark.full
 def test_a_run_is_resumed_without_the_package(python_without_the_package: str, tmp_path: Path) -> None:
     small = ["--set", "learning_starts=20", "--set", "buffer_size=200", "--set", "batch_size=16", "--eval-every", "0"]
     run = ["-m", "rlsdk", "run", "tqc", "--env", "Pendulum-v1", "--seed", "1", "--checkpoint-every", "40", *small]
@@ -116,6 +118,7 @@ def test_parity_updates_and_files_without_kernels() -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+@pytest.mark.full
 def test_the_switch_is_on_or_off() -> None:
     done = in_a_process(["-c", "from rlsdk.kernels import kernels_off"], RLSDK_KERNELS="of")
     assert "did you mean 'off'" in done.stderr

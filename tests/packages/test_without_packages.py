@@ -45,6 +45,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "env" / "bin" / "python")
 
 
+@pytest.mark.full
 def test_one_algorithm_alone_trains(bare_python: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(TRAINS)
     small = [

@@ -58,6 +58,7 @@ def cartpole() -> Any:
     return Scaled(gymnasium.make("CartPole-v1"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("envs", [1, 3])
 def test_on_policy_training_sees_what_the_peers_wrapper_gives(envs: int) -> None:
     """Rollouts are compared with VecNormalize of stable-baselines3, for the same actions in the same environments.

@@ -61,6 +61,7 @@ def test_an_old_index_is_replaced(tmp_path: Path) -> None:
     assert [path.name for path in write_index(tmp_path).iterdir() if path.is_dir()] == ["acme-c"]
 
 
+@pytest.mark.full
 def test_a_package_that_cannot_be_built_is_named(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="cannot be built"):
         build_wheels([tmp_path], tmp_path / "dist")

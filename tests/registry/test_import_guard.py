@@ -116,6 +116,7 @@ print("error output works", file=sys.stderr)
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("first", "flags", "words"),
     [
@@ -142,6 +143,7 @@ def test_the_cause_is_seen(site: Site, first: str, flags: list[str], words: str)
     assert "error output works" in done.stderr
 
 
+@pytest.mark.full
 def test_a_plugin_may_ask_and_end_other_processes(site: Site) -> None:
     first = "import os, subprocess; os.kill(os.getpid(), 0); p = subprocess.Popen(['sleep', '60']); p.kill(); p.wait()"
     bad(site, f"{first}; pid = os.fork(); os._exit(0) if pid == 0 else os.waitpid(pid, 0)")
@@ -150,6 +152,7 @@ def test_a_plugin_may_ask_and_end_other_processes(site: Site) -> None:
     assert os._exit is leave
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "command", [["info", "bad"], ["config", "bad"], ["run", "bad", "--env", "CartPole-v1", "--steps", "10"]]
 )
@@ -192,6 +195,7 @@ print(torch.get_default_dtype(), torch.is_grad_enabled(), torch.initial_seed() =
 """
 
 
+@pytest.mark.full
 def test_a_library_that_the_plugin_imports_first_is_as_it_was_made(site: Site) -> None:
     first = (
         "import numpy, torch; numpy.random.seed(7); numpy.seterr(over='raise'); torch.manual_seed(7);"
@@ -221,6 +225,7 @@ def test_info_names_what_cannot_be_loaded(
     assert words in err
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("first", "words"),
     [
@@ -276,6 +281,7 @@ def test_a_hook_that_does_not_return_is_an_error(
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
 
 
+@pytest.mark.full
 def test_a_thread_that_an_import_starts_ends_with_the_process(site: Site) -> None:
     bad(site, "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()")
     done = subprocess.run(

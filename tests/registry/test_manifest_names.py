@@ -185,6 +185,7 @@ def test_specs_in_python_are_held_to_the_same() -> None:
         register(spec(), manifest)
 
 
+@pytest.mark.full
 def test_the_sdk_range_is_checked_by_the_constructor_of_the_class(tmp_path: Path) -> None:
     """The check also works for a plugin whose sources are on the path and which is not installed."""
     package = tmp_path / "acme_later"

@@ -57,6 +57,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(folder / "env", build_wheels(sources, folder / "wheels"))
 
 
+@pytest.mark.full
 def test_listing_shows_all_and_runs_none(house: Environment) -> None:
     result = house.json(
         "import rlsdk; found = rlsdk.algorithms()\n"
@@ -84,6 +85,7 @@ def test_each_manifest_is_read_once_however_many_entry_points_name_it(
     assert all("make them equal" in str(plugin.problem) for plugin in found)
 
 
+@pytest.mark.full
 def test_the_command_line_lists_past_broken_plugins(house: Environment) -> None:
     done = house.run("-m", "rlsdk.cli.main", "list", "--json")
     assert done.returncode == 0, done.stderr
@@ -93,6 +95,7 @@ def test_the_command_line_lists_past_broken_plugins(house: Environment) -> None:
     assert problems["future"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -114,6 +117,7 @@ def test_a_bad_plugin_is_named_with_its_cause(house: Environment, name: str, wor
         assert cause != "None"
 
 
+@pytest.mark.full
 def test_one_broken_plugin_leaves_the_others_usable(house: Environment) -> None:
     result = house.json(
         f"{ASK}\nresult = [ask('raises')[0], ask('exits')[0], ask('good')[:2], ask('acme-twin-two/twin')[:2]]"
@@ -121,11 +125,13 @@ def test_one_broken_plugin_leaves_the_others_usable(house: Environment) -> None:
     assert result == ["error", "error", ["ok", "good"], ["ok", "twin"]]
 
 
+@pytest.mark.full
 def test_a_plugin_that_prints_is_silenced_and_reported(house: Environment) -> None:
     done = house.run("-c", f"{ASK}\nr = ask('prints')\nassert r[0] == 'ok' and 'hello' in r[2][0], r\nprint('clean')")
     assert done.stdout.splitlines() == ["clean"], done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("torch_first", [True, False])
 def test_a_plugin_that_seeds_torch_is_undone_and_reported(house: Environment, torch_first: bool) -> None:
     before = "import torch; torch.set_num_threads(2); torch.manual_seed(123)" if torch_first else ""
@@ -140,6 +146,7 @@ def test_a_plugin_that_seeds_torch_is_undone_and_reported(house: Environment, to
         assert any("thread count" in effect for effect in effects)
 
 
+@pytest.mark.full
 def test_doctor_explains(house: Environment) -> None:
     done = house.run("-m", "rlsdk.cli.main", "doctor")
     assert done.returncode == 1
@@ -149,6 +156,7 @@ def test_doctor_explains(house: Environment) -> None:
     assert any("WARNING" in line and "torch's random state" in line for line in lines)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("switch", "expected"), [("off", []), ("good", ["good"]), ("good, prints", ["good", "prints"])]
 )
@@ -364,6 +372,7 @@ def test_bad_manifests(change: dict[str, object], words: str) -> None:
         parse_manifest(data)
 
 
+@pytest.mark.full
 def test_wheels_hold_what_they_need(tmp_path: Path) -> None:
     """The wheels of rlsdk and rlsdk-tqc contain their modules, their type markers and the manifest of the plugin."""
     import zipfile

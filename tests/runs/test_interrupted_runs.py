@@ -27,6 +27,7 @@ from tests.cli.test_cli import SMALL
 from tests.runs.test_resumed_options import BASE
 
 
+@pytest.mark.full
 def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
     """After a kill, metrics since the last checkpoint are logged again, and the best agent stays the best."""
     process = start(tmp_path, checkpoint_every=200, eval_every=100)
@@ -81,6 +82,7 @@ def wait_for(path: Path, seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.full
 def test_a_quiet_run_says_how_to_go_on(tmp_path: Path) -> None:
     """The command that continues the run is printed on standard error; standard output is for the result alone."""
     process = start(tmp_path, "--json")
@@ -92,6 +94,7 @@ def test_a_quiet_run_says_how_to_go_on(tmp_path: Path) -> None:
     assert "continue with: rlsdk run tqc --resume --out" in err
 
 
+@pytest.mark.full
 def test_ctrl_c_while_the_command_is_imported(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
     script = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
@@ -131,6 +134,7 @@ class Env(Env):
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("where", DROPPED)
 def test_ctrl_c_is_not_lost_where_exceptions_are_dropped(where: str, tmp_path: Path) -> None:
     module = "import os, signal, time\nfrom rlsdk_envs.toy import IdentityEnv\nclass Env(IdentityEnv): begun = False\n"
@@ -216,6 +220,7 @@ def test_a_signal_ends_an_evaluation(tmp_path: Path, number: int, eval_every: in
     assert record.final_evaluation.episodes == 2
 
 
+@pytest.mark.full
 def test_an_interrupted_training_is_not_evaluated(tmp_path: Path) -> None:
     """The first signal saves and stops; there is no wait for a long final evaluation."""
     process = start(tmp_path, eval_episodes=1_000_000)
@@ -242,6 +247,7 @@ def test_a_second_ctrl_c_stops_at_once() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.full
 def test_an_environment_that_breaks_in_mid_run_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "breaking.py").write_text(
         "import gymnasium\n"
@@ -299,6 +305,7 @@ def test_an_environment_that_cannot_be_closed_costs_no_result(
     assert "warning: closing the training environment failed: EnvironmentFault: environment" in printed
 
 
+@pytest.mark.full
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     """A limit on the size of files simulates a full disk."""
     options = f"--env Pendulum-v1 --steps 900 --eval-every 0 {' '.join(SMALL)} --out {tmp_path / 'run'}"

@@ -158,6 +158,7 @@ def attack(name: str, folder: Path, kills: int, seed: int) -> None:
     assert any(before.values()), "killed before anything was written"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["run", "tune"])
 def test_what_is_killed_loses_nothing(name: str, tmp_path: Path) -> None:
     attack(name, tmp_path, 2, seed=0)

@@ -33,6 +33,7 @@ def pages_after(program: str) -> int:
     return int(subprocess.check_output(command, text=True, env=environment))
 
 
+@pytest.mark.full
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries decide otherwise")
 def test_memory_that_training_freed_is_used_again() -> None:
     before, after = pages_after(""), pages_after(TRAIN)

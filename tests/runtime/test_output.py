@@ -122,6 +122,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("where", [">/dev/full 2>/dev/full", ">&- 2>&- <&-"])
 def test_a_run_finishes_without_its_output(where: str, tmp_path: Path) -> None:
     done = shell(f"rlsdk {SHORT} --out run {where}", tmp_path)
@@ -129,6 +130,7 @@ def test_a_run_finishes_without_its_output(where: str, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run/run.json").read_text())["status"] == "finished"
 
 
+@pytest.mark.full
 def test_a_listing_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     done = shell("rlsdk list >/dev/full", tmp_path)
     assert done.returncode == 1

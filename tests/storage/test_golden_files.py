@@ -77,6 +77,7 @@ np.savez(sys.argv[2], **{k.replace("/", "|"): v for k, v in arrays.items()})
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", FILES)
 def test_the_example_reads_them_with_the_standard_library_and_numpy(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "read.npz"
@@ -91,6 +92,7 @@ def test_the_example_reads_them_with_the_standard_library_and_numpy(path: Path, 
             np.testing.assert_array_equal(found[name], wanted[name.replace("|", "/")].numpy())
 
 
+@pytest.mark.full
 def test_the_example_prints_and_refuses(tmp_path: Path) -> None:
     path = FORMATS[0] / "tqc.rlsdk"
     command = [sys.executable, str(ROOT / "examples" / "read_agent_file.py")]

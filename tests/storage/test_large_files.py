@@ -207,6 +207,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.full
 def test_two_hundred_megabytes_take_no_memory(tmp_path: Path) -> None:
     for direction in ("write", "read"):
         command = [sys.executable, "-c", MEMORY, str(tmp_path / "big"), direction]

@@ -264,6 +264,7 @@ def test_a_file_made_to_run_code_runs_none(saved: Path, tmp_path: Path) -> None:
     assert not evidence.exists()
 
 
+@pytest.mark.full
 def test_no_unpickling_is_reachable_while_loading(saved: Path) -> None:
     """In a new process in which pickle, `torch.load`, marshal, eval and exec raise errors, an agent file still loads."""
     code = f"""
@@ -313,6 +314,7 @@ def test_a_full_disk_and_unwritable_places(tmp_path: Path) -> None:
         model.save(full)
 
 
+@pytest.mark.full
 def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
     code = f"""
 import os, sys

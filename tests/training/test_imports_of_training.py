@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import io, sys
 import rlsdk
@@ -21,6 +23,7 @@ assert "safetensors" in sys.modules
 """
 
 
+@pytest.mark.full
 def test_a_training_imports_no_library_of_files() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

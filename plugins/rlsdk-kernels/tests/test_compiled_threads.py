@@ -131,6 +131,7 @@ def test_threads_compute_whole_members_and_ranges_of_rows(
     assert all(map(torch.equal, expected, results(network, x)))
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit memory in this way")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_exhausted_memory_is_an_error(threads: int) -> None:
@@ -173,6 +174,7 @@ def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> 
     compiled_library.threads_of.cache_clear()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_computes_alone() -> None:
     """It lacks the threads of OpenMP, and would wait for them for ever."""

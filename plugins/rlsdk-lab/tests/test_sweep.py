@@ -117,6 +117,7 @@ def test_a_sweep_goes_on_from_another_folder(tmp_path: Path, monkeypatch: pytest
     assert json.loads((tmp_path / "x/seed-0/run.json").read_text())["env_steps"] == 10
 
 
+@pytest.mark.full
 def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "sweep"
     command = [sys.executable, "-m", "rlsdk", "run", "ars", "--env", "CartPole-v1", "--steps", "16000", "--seeds", "2"]

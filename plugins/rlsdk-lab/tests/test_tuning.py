@@ -154,6 +154,7 @@ def test_two_workers_share_a_study(tmp_path: Path) -> None:
     assert [trial.number for trial in _open(plan(tmp_path)).get_trials()] == [0, 1, 2]
 
 
+@pytest.mark.full
 def test_trials_are_the_same_in_other_processes(tmp_path: Path) -> None:
     for name, executor in (("a", "in-process"), ("b", "concurrent.futures:ProcessPoolExecutor")):
         tune(plan(tmp_path / name, trials=3, executor=executor))

@@ -64,10 +64,12 @@ def in_a_process(program: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 def test_training_saving_and_predicting_import_nothing_of_it() -> None:
     in_a_process(TRAINED.format(missing="") + UNUSED)
 
 
+@pytest.mark.full
 def test_without_the_package_errors_name_it() -> None:
     in_a_process(TRAINED.format(missing="sys.modules['rlsdk_sb3'] = None") + WITHOUT)
 

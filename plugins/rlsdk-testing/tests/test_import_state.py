@@ -43,11 +43,13 @@ def changed_by(site: Site, first: str) -> list[str]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform == "win32", reason="signals and limits of POSIX")
 def test_every_change_is_found(site: Site) -> None:
     assert changed_by(site, "\n".join(CHANGES.values())) == sorted(CHANGES)
 
 
+@pytest.mark.full
 def test_nothing_is_said_of_a_plugin_that_only_adds(site: Site) -> None:
     added = "logging.getLogger('acme').setLevel(10); builtins.acme = 1; sys.meta_path.append(signal)"
     assert changed_by(site, added) == []

@@ -84,6 +84,7 @@ def test_a_clause_that_loses_the_process_fails_and_the_others_are_checked(
     assert f"rlsdk_testing.verify('acme-bad/bad', '{STATES}')" in found[STATES].remedy
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -361,6 +362,7 @@ def test_registered_algorithms_and_verify_stay_in_this_process(site: Site) -> No
         verify("bad", "agent.predict-array")
 
 
+@pytest.mark.full
 def test_the_check_needs_no_guard_of_main_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "from rlsdk_testing import running, clauses\n"
@@ -399,6 +401,7 @@ def test_a_spec_that_differs_from_its_manifest_shows_both_values(site: Site) -> 
         run_checks("bad")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc").exists(), reason="processes are found in /proc")
 def test_a_child_process_ends_with_the_processes_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

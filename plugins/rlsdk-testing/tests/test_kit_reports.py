@@ -125,6 +125,7 @@ def test_the_time_of_the_whole_check_is_by_the_clock(monkeypatch: pytest.MonkeyP
     assert fault.late
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="processor time is read from /proc")
 def test_processor_time_includes_that_of_children(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     work = "import subprocess; subprocess.run([sys.executable, '-c', 'while True: pass'])"

@@ -37,6 +37,7 @@ ENDS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ENDS)
 def test_looking_survives(site: Site, cli: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """They run no plugin code in their own process, and wait for it for a limited time only."""

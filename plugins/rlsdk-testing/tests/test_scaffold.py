@@ -102,6 +102,7 @@ def test_the_offline_package_without_data_names_the_setting(site: Path) -> None:
         rlsdk.make("my-offline", env="CartPole-v1")
 
 
+@pytest.mark.full
 def test_packages_are_formatted(site: Path) -> None:
     for identity in TEMPLATES:
         package = site / f"rlsdk-{identity}"

@@ -131,6 +131,7 @@ def test_tag_version_and_changelog_agree(
     assert (words or "") in done.stdout
 
 
+@pytest.mark.full
 def test_a_wheel_has_the_license(tmp_path: Path) -> None:
     (wheel,) = build_wheels([new_package("my-algo", "on-policy", tmp_path)], tmp_path / "wheels")
     with zipfile.ZipFile(wheel) as archive:

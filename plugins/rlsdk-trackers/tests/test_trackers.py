@@ -323,6 +323,7 @@ def test_programs_may_leave_out_the_beginning(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "mlflow.json").read_text())["project"] == "own"
 
 
+@pytest.mark.full
 def test_looking_imports_no_tracker_and_no_torch() -> None:
     code = (
         "import sys, rlsdk_trackers\nfrom rlsdk_trackers.hooks import sinks\n"

@@ -60,6 +60,7 @@ def test_the_readme_is_current() -> None:
     assert page(text) == text, "write it again: python -m rlsdk_zoo.page plugins/rlsdk-zoo/README.md"
 
 
+@pytest.mark.full
 def test_the_wheel_holds_the_agents_and_is_small(tmp_path: Path) -> None:
     pytest.importorskip("hatchling")
     line = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
@@ -102,6 +103,7 @@ def test_agents_reach_what_their_records_have(name: str) -> None:
     assert isinstance(run_card(name)["mean"], float)
 
 
+@pytest.mark.full
 def test_an_agent_of_a_run_is_written_with_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command of the recipe runs, with fewer steps here. A second call uses the existing run."""
     started = list[list[str]]()
@@ -124,6 +126,7 @@ def test_an_agent_of_a_run_is_written_with_its_record(tmp_path: Path, monkeypatc
     assert rlsdk.load(out / f"{CHEAP}.rlsdk").env_name == "CartPole-v1"
 
 
+@pytest.mark.full
 def test_an_agent_that_learns_from_recordings_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of the agent's record run, with fewer steps: get the expert, record it, learn from the recording."""
     run = subprocess.run

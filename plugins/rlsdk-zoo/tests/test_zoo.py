@@ -211,6 +211,7 @@ def test_a_manifest_names_a_folder_of_its_package(folder: str) -> None:
         parse_manifest(values)
 
 
+@pytest.mark.full
 def test_listing_imports_no_torch(zoos: Zoos) -> None:
     zoos.add("bots")
     code = f"""
