@@ -79,10 +79,10 @@ settings.load_profile("suite")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take files and folders of the code as the names of their tests: `pytest rlsdk/buffers` runs `tests/buffers`."""
-    config.args[:] = [tests_of(argument) for argument in config.args]
+    config.args[:] = [path_of_tests(argument) for argument in config.args]
 
 
-def tests_of(argument: str) -> str:
+def path_of_tests(argument: str) -> str:
     """The tests of a file or folder of the code; any other argument is returned unchanged."""
     path, inside, test = argument.partition("::")
     first, *others = Path(path).parts or ("",)

@@ -13,7 +13,7 @@ import pytest
 
 
 def in_one_test(function: Callable[..., None]) -> Callable[..., None]:
-    """Run all rows of the `parametrize` marks below this decorator in one test; every row runs, whatever others do.
+    """Run all rows of the `parametrize` marks below this decorator in one test. Every row runs, also after one that failed.
 
     It is for rows of milliseconds: collecting and reporting a test takes longer than running them. Rows share the fixtures,
     except that each has its own `monkeypatch`, undone after it, and its own folder `tmp_path`.
