@@ -242,5 +242,5 @@ def test_bad_settings() -> None:
     with pytest.raises(SettingsError, match="images"):
         ARS("MlpPolicy", SimpleMultiObsEnv())
     env = make_vec_env("CartPole-v1", 2, vectorization="native")
-    with pytest.raises(UsageError, match="plays no single episodes"):
+    with pytest.raises(UsageError, match="needs single environments"):
         ARS("LinearPolicy", env).learn(10)

@@ -240,7 +240,7 @@ def test_attributes_and_methods_reach_the_environments() -> None:
     env.set_attr("length", 0.25, indices=[1, 3])
     assert env.get_attr("length") == [0.5, 0.25, 0.5, 0.25]
     assert len(env.env_method("close")) == 4
-    with pytest.raises(UsageError, match="plays no single episodes"):
+    with pytest.raises(UsageError, match="needs single environments"):
         env.map(lambda environments, items: [], [1])
     env.close()
     env.close()

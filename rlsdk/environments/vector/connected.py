@@ -94,8 +94,8 @@ class SteppedVector:
     def map(self, work: Any, items: Any) -> list[Any]:
         """Raises UsageError: all environments are stepped together, so none plays an episode of its own."""
         raise UsageError(
-            f"{self.name!r} plays no single episodes; this algorithm needs make_vec_env(id, n, vectorization='sync' or"
-            " 'async'), the name of an executor, or an object with a method `map`"
+            f"{self.name!r} is a vector environment, and this algorithm needs single environments: make_vec_env(id, n,"
+            " vectorization='sync' or 'async'), the name of an executor, or an object with a method `map`"
         )
 
     def set_options(self, options: object = None) -> None:
