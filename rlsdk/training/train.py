@@ -356,7 +356,7 @@ class Watched(VectorWrapper):
         return step
 
     def report(self, step: EnvStep) -> bool:
-        """See `rlsdk.training.LocalCollector.report`."""
+        """Call the callbacks for a step that the plan has made itself; see `rlsdk.training.LocalCollector`."""
         self._notify(step, len(step.reward))
         return self.run.stopping
 

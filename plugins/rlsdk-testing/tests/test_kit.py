@@ -375,6 +375,14 @@ def test_the_check_needs_no_guard_of_main_and_leaves_no_process(monkeypatch: pyt
     assert done.stdout.splitlines() == ["['passed', 'passed']", "[]"]
 
 
+def test_the_kit_needs_no_package_of_population_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks their records up among the imported modules."""
+    monkeypatch.setitem(sys.modules, "rlsdk_ars", None)
+    names = ("batch.rows-permuted", "algorithm.batch-unchanged", "population.elites", "population.plays-the-policy")
+    found = [kit.outcome_of(named_clause(name), "qrdqn").status for name in names]
+    assert found == ["passed", "passed", "not applicable", "not applicable"]
+
+
 def test_the_summary_is_short() -> None:
     """The summary has only counts; the reasons are in the table, below each clause."""
     results = [
