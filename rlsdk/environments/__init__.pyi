@@ -15,14 +15,10 @@ from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
 from rlsdk.environments.vector.connected import require_copies as require_copies
 from rlsdk.environments.vector.custom_vector import require_features as require_features
 from rlsdk.environments.vector.custom_vector import require_tensor as require_tensor
-from rlsdk.environments.vector.process_vector import InWorkers as InWorkers
 from rlsdk.environments.vector.sync_vector import EpisodeEnv as EpisodeEnv
 from rlsdk.environments.vector.sync_vector import Waiting as Waiting
 from rlsdk.environments.vector.sync_vector import device_of as device_of
 from rlsdk.environments.vector.sync_vector import on_device as on_device
-from rlsdk.environments.vector.worker import ByValue as ByValue
-from rlsdk.environments.vector.worker import Request as Request
-from rlsdk.environments.vector.worker import VectorWorker as VectorWorker
 from rlsdk.environments.vectorize import make_vec_env as make_vec_env
 from rlsdk.environments.wrapping import FrameStack as FrameStack
 from rlsdk.environments.wrapping import NormalizeObservation as NormalizeObservation

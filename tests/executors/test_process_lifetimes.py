@@ -194,7 +194,7 @@ def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(place: tuple[str, ...], t
 STARTING = """
 import os, signal, sys, time
 from rlsdk_parallel.executors import Processes
-from rlsdk.executors.processes import StatefulProcesses
+from rlsdk_parallel.processes import StatefulProcesses
 
 def make():
     return abs
@@ -227,7 +227,7 @@ def test_ctrl_c_while_processes_start_does_not_end_them(tmp_path: Path) -> None:
 
 UNSENDABLE = """
 from rlsdk.errors import WorkError
-from rlsdk.executors.processes import StatefulProcesses
+from rlsdk_parallel.processes import StatefulProcesses
 
 def make():
     return abs
@@ -252,7 +252,7 @@ def test_a_request_that_cannot_be_sent_leaves_no_worker_waiting(tmp_path: Path) 
 
 IN_CALLBACK = """
 import os, signal, time, weakref
-from rlsdk.executors.workers import obey_parent_only
+from rlsdk_parallel.workers import obey_parent_only
 
 class Thing:
     pass

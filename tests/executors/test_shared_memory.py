@@ -14,9 +14,9 @@ import attrs
 import numpy as np
 import pytest
 
-from rlsdk.executors import shared_memory
-from rlsdk.executors.shared_memory import FIRST, LARGE, SharedArray, SharedArrays
+from rlsdk_parallel import shared_memory
 from rlsdk_parallel import Processes
+from rlsdk_parallel.shared_memory import FIRST, LARGE, SharedArray, SharedArrays
 
 
 @attrs.frozen(eq=False)

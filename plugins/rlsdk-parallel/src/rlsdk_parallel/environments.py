@@ -15,26 +15,22 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 import attrs
 from torch import Tensor
 
-from rlsdk.environments import (
-    ByValue,
-    ConnectedEnv,
-    InWorkers,
-    OpaqueValue,
-    Request,
-    SteppedVector,
-    VectorWorker,
-    make_vec_env,
-)
+from rlsdk.environments import ConnectedEnv, OpaqueValue, SteppedVector, make_vec_env
+from rlsdk.environments.vector.stepping import groups
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
-from rlsdk.executors import SerialExecutor, WorkerDied, make_executor
-from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, HasStatefulWorkers, ability
+from rlsdk.executors import SerialExecutor, make_executor
+from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.settings import evolve
 from rlsdk.spaces import Space
 from rlsdk.training import DrivenAgent, OffPolicyPlan
+from rlsdk_parallel.collecting_worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
 from rlsdk_parallel.collector import Part, RemoteCollector, Shared
+from rlsdk_parallel.environment_worker import Assignment, ByValue, Request, VectorWorker
 from rlsdk_parallel.executors import Background, StatefulHere
-from rlsdk_parallel.worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
+from rlsdk_parallel.process_vector import InWorkers
+from rlsdk_parallel.processes import HasStatefulWorkers
+from rlsdk_parallel.workers import WorkerDied
 
 if TYPE_CHECKING:
     import gymnasium
@@ -206,7 +202,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         if able is None and not here:
             raise SettingsError(
                 f"executor {type(executor).__name__} has no workers that hold environments"
-                " (rlsdk.interfaces.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
+                " (rlsdk_parallel.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
             )
         self.collectors, self.max_lag = collectors, max_lag
         # reported only where the policy can be older than the learner's
@@ -428,16 +424,20 @@ class ExecutorVectorEnv(SteppedVector):
     def __init__(
         self,
         here: ConnectedEnv,
-        make: Callable[[], VectorWorker],
+        maker: Maker,
         executor: Executor,
         num_envs: int,
-        split: Callable[[Sequence[Any]], list[list[Any]]],
+        workers: int,
     ) -> None:
-        """`make`: makes the copies of one worker, where they are played. `split`: divides items into groups for workers."""
+        """`maker`: makes one copy, where it is played. The copies are distributed over `workers` workers."""
         super().__init__(here.observation_space, here.action_space, here.name)
-        self.here, self.executor, self.num_envs, self.split = here, executor, num_envs, split
+        self.here, self.executor, self.num_envs, self.workers = here, executor, num_envs, workers
         self.seeds, self.has_masks = here.seeds, here.has_masks
-        self._make, self._token = make, uuid.uuid4().hex
+        # rounded up
+        self._size = -(-num_envs // workers)
+        pair = here.observation_space, here.action_space
+        self._make = Assignment(ByValue([maker] * self._size), pair, here.name, range(self._size), total=1)
+        self._token = uuid.uuid4().hex
         # what can be answered without an episode is answered by the copy in this process
         self.reset, self.reset_infos, self.fingerprint = here.reset, here.reset_infos, here.fingerprint
         self.get_attr, self.env_method, self.wrappers = here.get_attr, here.env_method, here.wrappers
@@ -481,7 +481,7 @@ class ExecutorVectorEnv(SteppedVector):
     ) -> list[ResultT]:
         """The results of `work(environments, items)`, which the executor's workers do for groups of items, in order."""
         played = GroupWork(self._token, self._make, ByValue(work))
-        return list(chain.from_iterable(self.executor.map(played, self.split(items))))
+        return list(chain.from_iterable(self.executor.map(played, groups(items, self._size, self.workers))))
 
     def close(self) -> None:
         """Close the copy in this process and the executor."""

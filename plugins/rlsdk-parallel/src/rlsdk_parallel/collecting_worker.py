@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments import ByValue, OpaqueValue, Request, VectorWorker
+from rlsdk.environments import OpaqueValue
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Observation
+from rlsdk_parallel.environment_worker import ByValue, Request, VectorWorker
 
 if TYPE_CHECKING:
     from rlsdk_parallel.collector import Part, Shared

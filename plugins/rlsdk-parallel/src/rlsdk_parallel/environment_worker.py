@@ -19,9 +19,9 @@ from rlsdk.environments.vector.connected import Options
 from rlsdk.environments.vector.stepping import Ended, ItemT, ResultT, StepArrays, Work
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.errors import EnvironmentFault, RlsdkError, raise_stop, raised
-from rlsdk.executors.shared_memory import ALIGNMENT, Layout
 from rlsdk.records import Observation
 from rlsdk.spaces import Space
+from rlsdk_parallel.shared_memory import ALIGNMENT, Layout
 
 T = TypeVar("T")
 

@@ -33,7 +33,11 @@ from rlsdk.environments.vector.stepping import (
     as_tensors,
     groups,
 )
-from rlsdk.environments.vector.worker import (
+from rlsdk.errors import EnvironmentFault, WorkError, raised
+from rlsdk.records import EnvStep, Features, Observation
+from rlsdk.runtime.process import fresh_seed
+from rlsdk.spaces import Space
+from rlsdk_parallel.environment_worker import (
     Assignment,
     Block,
     ByValue,
@@ -42,13 +46,8 @@ from rlsdk.environments.vector.worker import (
     arrays_in,
     bytes_for,
 )
-from rlsdk.errors import EnvironmentFault, WorkError, raised
-from rlsdk.executors.processes import StatefulProcesses
-from rlsdk.executors.workers import WORK, RepeatedFailure, WorkerDied
-from rlsdk.interfaces import StatefulWorkers
-from rlsdk.records import EnvStep, Features, Observation
-from rlsdk.runtime.process import fresh_seed
-from rlsdk.spaces import Space
+from rlsdk_parallel.processes import StatefulProcesses, StatefulWorkers
+from rlsdk_parallel.workers import WORK, RepeatedFailure, WorkerDied
 
 
 class InWorkers:
@@ -286,19 +285,18 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
     def __init__(
         self,
         makers: Sequence[Callable[[], Environment]],
-        observation_space: Space,
-        action_space: Space,
+        spaces: tuple[Space, Space],
         options: ProcessOptions,
         *,
         name: str,
         seed: int | None = None,
     ) -> None:
-        super().__init__(observation_space, action_space, name, seed)
-        self.options, pair, count = options, (observation_space, action_space), len(makers)
+        super().__init__(*spaces, name, seed)
+        self.options, count = options, len(makers)
         context = multiprocessing.get_context(options.start_method)
         # observations go through memory that all processes share: a pipe would copy them twice
-        block = context.RawArray("B", bytes_for(pair, count))
-        parts = self.assign(makers, pair, min(options.workers, count), block)
+        block = context.RawArray("B", bytes_for(spaces, count))
+        parts = self.assign(makers, spaces, min(options.workers, count), block)
         labels = [self.numbers(index) for index in range(len(parts))]
         # in the session of this process: apart, Linux shares the cores among sessions, and the short waits of a step take
         # up to five times as long on a busy machine
