@@ -24,7 +24,7 @@ from rlsdk_ppo import PPO
 from rlsdk_ray import RayExecutor, connection
 from rlsdk_ray.connection import require_answer
 from rlsdk_testing.subject import differing, flat_state
-from tests.executors.test_process_lifetimes import LINUX, require_all_end
+from tests.in_processes import LINUX, require_all_end
 from tests.runs.test_interrupted_runs import wait_for
 
 pytestmark = LINUX
