@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
-from rlsdk.environments.vector.stepping import groups
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.tree import leaves
 from rlsdk_envs import load_results
 from rlsdk_envs.toy import ChainEnv, IdentityEnvBox
-from rlsdk_parallel.environment_worker import ByValue
+from rlsdk_parallel.environment_worker import ByValue, groups
 from rlsdk_parallel.process_vector import ProcessVectorEnv
 from rlsdk_tqc import TQC
 from tests.chain_rows import untrue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -9,26 +10,34 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import attrs
+import gymnasium
 import numpy as np
+import torch
 from gymnasium.vector.utils import CloudpickleWrapper
 from numpy.typing import NDArray
+from torch import Tensor
 
-from rlsdk.environments.adapters.checks import Environment
-from rlsdk.environments.adapters.observations import ActionRows
-from rlsdk.environments.vector.connected import Options
-from rlsdk.environments.vector.stepping import Ended, ItemT, ResultT, StepArrays, Work
-from rlsdk.environments.vector.sync_vector import SyncVectorEnv
+from rlsdk.environments import SyncVectorEnv
 from rlsdk.errors import EnvironmentFault, RlsdkError, raise_stop, raised
 from rlsdk.records import Observation
-from rlsdk.spaces import Space
+from rlsdk.spaces import Space, choices_of, dtype_of, map_leaves, shape_of
 from rlsdk_parallel.shared_memory import ALIGNMENT, Layout
 
 T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+Maker: TypeAlias = Callable[[], "gymnasium.Env[object, object]"]
+"""A function that makes one environment."""
+Work: TypeAlias = Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]]
+"""A function (environments, items) -> results in the order of the items. The environments are copies of one environment."""
+Spaces: TypeAlias = tuple[Space, Space]
+"""The observation space and the action space."""
 
 
 # a tuple: one is sent to each worker at every step, and other records take longer to pickle
 class Request(NamedTuple):
-    """A request to a worker: `name` is the name of a method of `VectorWorker`, or of its `EnvironmentGroup`."""
+    """A request to a worker: `name` is the name of a method of `VectorWorker`, or of its `SyncVectorEnv`."""
 
     name: str
     arguments: tuple[Any, ...] = ()
@@ -38,15 +47,15 @@ class Request(NamedTuple):
     """The entries of infos that steps have as numbers."""
 
 
-@attrs.frozen(eq=False)
-class Stepped:
-    """The answer to `step`, if it is more than the episodes that ended."""
+class Rest(NamedTuple):
+    """What a step of a worker's n environments has besides observations, rewards and masks, which are in its arrays."""
 
-    ended: Ended | None
+    ended: Any
+    """The episodes that ended, as `SyncVectorEnv.step_into` returns them; None if none ended."""
     infos: list[dict[str, object]]
     """The complete infos for callbacks, if they are recorded."""
-    entries: NDArray[np.float32]
-    """The declared entries, [K, number of environments of this worker]."""
+    entries: NDArray[np.float32] | None
+    """The declared entries, [K, n]; None if there are none."""
     lost: bool
     """Whether the environments were not stepped, as they are in a new episode, which the policy has not seen yet."""
 
@@ -55,9 +64,9 @@ class Stepped:
 class Assignment:
     """The copies that a worker steps, `rows` of `total`, and the memory for their results. A call makes the worker."""
 
-    makers: ByValue[list[Callable[[], Environment]]]
+    makers: ByValue[list[Maker]]
     """The functions that make the environments."""
-    spaces: tuple[Space, Space]
+    spaces: Spaces
     name: str
     rows: range
     """The numbers of the copies."""
@@ -74,11 +83,13 @@ class Assignment:
         except BaseException as error:
             raise_stop(error)
             raise EnvironmentFault(f"environment {self.name!r} {raised(error)}") from error
-        numbers = self.rows if self.total > 1 else ()
-        env = SyncVectorEnv(made, *self.spaces, name=self.name, numbers=numbers)
-        if self.block is not None:
-            env.group.write_to(arrays_in(self.block, self.spaces, self.total).part(self.rows.start, self.rows.stop))
-        return env
+        return SyncVectorEnv(made, *self.spaces, name=self.name, numbers=self.rows if self.total > 1 else ())
+
+    def arrays(self) -> StepArrays:
+        """The arrays for the results of these copies."""
+        if self.block is None:
+            return StepArrays(self.spaces, len(self.rows))
+        return arrays_in(self.block, self.spaces, self.total).part(self.rows)
 
     def __call__(self) -> VectorWorker:
         return VectorWorker(self)
@@ -88,8 +99,8 @@ class VectorWorker:
     """The environments of one worker, `env`. A call answers a request with the result of the method that it names."""
 
     def __init__(self, assignment: Assignment) -> None:
-        self.env = assignment.environments()
-        self.group, self.close = self.env.group, self.env.close
+        self.env, self.arrays = assignment.environments(), assignment.arrays()
+        self.close = self.env.close
         self.fresh: Observation | None = None
         """The first observation of new episodes after those that a dead worker lost; None: no episodes were lost."""
 
@@ -98,53 +109,58 @@ class VectorWorker:
         if (request.infos, request.info_names) != (env.keeps_infos, env.info_names):
             env.keep_infos(request.infos)
             env.select_info(request.info_names)
-        # own methods first: those of the same name do more than the method of the group
-        method: Callable[..., object] = getattr(self, request.name, None) or getattr(self.group, request.name)
+        # own methods first: those of the same name do more than the method of the environments
+        method: Callable[..., object] = getattr(self, request.name, None) or getattr(env, request.name)
         return method(*request.arguments)
 
     def has_masks(self) -> bool:
         """Whether the environments give action masks."""
-        return self.group.has_masks
+        return self.env.has_masks
 
-    def reset(self, seeds: Sequence[int | None], options: Sequence[Options]) -> bool:
+    def reset(self, seeds: Sequence[int | None], options: Sequence[dict[str, Any] | None]) -> bool:
         """Reset the environments. Returns whether they give action masks."""
-        self.env.begin(seeds, options)
+        self.arrays.write(self.env.begin(seeds, options))
         self.fresh = None
-        return self.group.has_masks
+        return self.env.has_masks
 
     def begin(self, seeds: Sequence[int | None]) -> None:
         """Begin new episodes instead of those that a dead worker lost. The next step or rollout starts with them."""
-        self.fresh, arrays = self.env.begin(seeds), self.group.arrays
+        self.fresh = self.env.begin(seeds)
+        self.arrays.write(self.fresh)
         # the dead worker may have written a part of a step, and its rows are part of the next record
-        arrays.reward[:], arrays.terminated[:], arrays.truncated[:] = 0.0, False, False
+        self.arrays.reward[:] = 0.0
 
-    def step(self, actions: ActionRows) -> Ended | Stepped | None:
-        """Step the environments, which also resets those whose episode ended."""
-        env, group, lost = self.env, self.group, self.fresh is not None
-        self.fresh, ended = None, None if lost else group.step(actions)
-        if not (lost or env.keeps_infos or env.info_names):
-            return ended
-        infos = [sendable(group.name, info) for info in group.infos]
-        return Stepped(ended, infos, group.entries.values, lost)
+    def step(self, actions: Any) -> Rest | None:
+        """Step the environments with decoded actions. Returns None if all of the step is in the arrays."""
+        env, arrays, ended, lost = self.env, self.arrays, None, self.fresh is not None
+        self.fresh = None
+        if not lost:
+            mask = arrays.mask if env.has_masks else None
+            ended = env.step_into(actions, arrays.features, arrays.reward, mask)
+        if ended is None and not (lost or env.keeps_infos or env.info_names):
+            return None
+        # without names there is no array: even an empty one takes as long to send as all else
+        entries = env.entries.values if env.info_names else None
+        return Rest(ended, [sendable(env.name, info) for info in env.infos], entries, lost)
 
-    def set_state(self, state: tuple[Sequence[Mapping[str, object]], bool]) -> None:
+    def write_states(self, state: tuple[Sequence[Mapping[str, object]], bool]) -> None:
         """Restore (states of the environments, whether they give action masks)."""
-        self.group.set_state(*state)
+        self.env.write_states(*state)
         self.fresh = None
 
     def env_method(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], rows: Sequence[int]
     ) -> list[object]:
         """Call a method of the environments `rows`."""
-        return self.group.env_method(name, *args, indices=rows, **kwargs)
+        return self.env.env_method(name, *args, indices=rows, **kwargs)
 
     def reset_infos(self) -> list[dict[str, object]]:
         """The `info` of each environment's last reset."""
-        return [sendable(self.group.name, dict(info)) for info in self.group.reset_infos]
+        return [sendable(self.env.name, info) for info in self.env.reset_infos()]
 
     def apply(self, work: ByValue[Work[ItemT, ResultT]], items: Sequence[ItemT]) -> list[ResultT]:
         """The results of `work(environments, items)`."""
-        return self.group.apply(work(), items)
+        return self.env.map(work(), items)
 
 
 def sendable(name: str, info: dict[str, object]) -> dict[str, object]:
@@ -198,17 +214,73 @@ def _unpickled(pickled: bytes) -> ByValue[Any]:
     return ByValue(wrapper.fn)
 
 
+class StepArrays:
+    """The observations, rewards and masks of a step or reset as arrays, with one row per environment.
+
+    `make` allocates an array, as `np.zeros` does.
+    """
+
+    def __init__(self, spaces: Spaces, rows: int, make: Callable[..., NDArray[Any]] = np.zeros) -> None:
+        self.space, action_space = spaces
+        self.features: Any = map_leaves(
+            self.space, lambda _, leaf: make((rows, *shape_of(leaf)), np.dtype(dtype_of(leaf)))
+        )
+        self.reward = make((rows,), np.dtype(np.float32))
+        self.mask = make((rows, sum(choices_of(action_space))), np.dtype(np.bool_))
+
+    def part(self, rows: range) -> StepArrays:
+        """Views of some rows."""
+        view, own = copy.copy(self), slice(rows.start, rows.stop)
+        view.features = map_leaves(self.space, lambda _, __, array: array[own], self.features)
+        view.reward, view.mask = self.reward[own], self.mask[own]
+        return view
+
+    def write(self, observation: Observation) -> None:
+        """Write the observation after a reset."""
+        mask = observation.action_mask
+        features = map_leaves(self.space, lambda _, __, leaf: leaf.numpy(), observation.features)
+        self.take((features, self.reward, self.mask if mask is None else mask.numpy()))
+
+    def contents(self) -> tuple[Any, ...]:
+        """The arrays, to be sent to the process that joins them."""
+        return self.features, self.reward, self.mask
+
+    def take(self, contents: tuple[Any, ...]) -> None:
+        """Copy what `contents` of other arrays returned."""
+        features, self.reward[:], self.mask[:] = contents
+        map_leaves(self.space, lambda _, __, target, own: np.copyto(target, own), self.features, features)
+
+    def observation(self, is_first: Tensor, has_masks: bool) -> Observation:
+        """The observation in the arrays, copied, with `is_first` bool [B]."""
+        features = map_leaves(self.space, lambda _, __, array: torch.from_numpy(array.copy()), self.features)
+        return Observation(features, is_first, torch.from_numpy(self.mask.copy()) if has_masks else None)
+
+
 Block: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
 """The type of the block of memory that processes share."""
 
 
-def bytes_for(spaces: tuple[Space, Space], rows: int) -> int:
+def bytes_for(spaces: Spaces, rows: int) -> int:
     """The size in bytes of the block for the arrays of `rows` environments."""
     layout = Layout()
-    StepArrays(*spaces, rows, layout)
+    StepArrays(spaces, rows, layout)
     return max(ALIGNMENT, layout.used)
 
 
-def arrays_in(block: Block, spaces: tuple[Space, Space], rows: int) -> StepArrays:
+def arrays_in(block: Block, spaces: Spaces, rows: int) -> StepArrays:
     """The arrays of `rows` environments as views of a block, which all processes share."""
-    return StepArrays(*spaces, rows, Layout(memoryview(block).cast("B")))
+    return StepArrays(spaces, rows, Layout(memoryview(block).cast("B")))
+
+
+def groups(items: Sequence[ItemT], size: int, workers: int = 1) -> list[list[ItemT]]:
+    """Split the items into groups of `size` items.
+
+    With several workers, the last groups have fewer items, but at least about `size` / 2, so that all workers finish at about
+    the same time. Smaller groups would be slower, because an item takes less time in a larger group.
+    """
+    found, start = list[list[ItemT]](), 0
+    while start < len(items):
+        count = min(size, max(-(-size // 2), -(-(len(items) - start) // workers)))
+        found.append(list(items[start : start + count]))
+        start += count
+    return found

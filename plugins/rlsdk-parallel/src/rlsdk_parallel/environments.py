@@ -10,13 +10,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import attrs
 from torch import Tensor
 
 from rlsdk.environments import ConnectedEnv, OpaqueValue, SteppedVector, make_vec_env
-from rlsdk.environments.vector.stepping import groups
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors import SerialExecutor, make_executor
 from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, ability
@@ -26,21 +25,17 @@ from rlsdk.spaces import Space
 from rlsdk.training import DrivenAgent, OffPolicyPlan
 from rlsdk_parallel.collecting_worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
 from rlsdk_parallel.collector import Part, RemoteCollector, Shared
-from rlsdk_parallel.environment_worker import Assignment, ByValue, Request, VectorWorker
+from rlsdk_parallel.environment_worker import Assignment, ByValue, Maker, Request, VectorWorker, Work, groups
 from rlsdk_parallel.executors import Background, StatefulHere
 from rlsdk_parallel.process_vector import InWorkers
 from rlsdk_parallel.processes import HasStatefulWorkers
 from rlsdk_parallel.workers import WorkerDied
 
 if TYPE_CHECKING:
-    import gymnasium
-
     from rlsdk.callbacks import Run
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-Maker: TypeAlias = "Callable[[], gymnasium.Env[object, object]]"
-"""A function that makes one environment."""
 Places = Sequence[Packed | None]
 """The state of the environments of each collector; None: unknown."""
 
@@ -297,7 +292,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         known = [state for state in standing if state is not None]
         if len(known) < len(standing):
             return False
-        self.exchange({i: self._packed_request("set_state", state) for i, state in enumerate(known)})
+        self.exchange({i: self._packed_request("write_states", state) for i, state in enumerate(known)})
         return True
 
     def read_states(self) -> list[dict[str, object]]:
@@ -309,9 +304,9 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
             raise OpaqueValue(f"the state of {self.name!r} cannot be read")
         return list(chain.from_iterable(state.value()[0] for state in known))
 
-    def set_state(self, state: object) -> None:
-        """Restore a state from `get_state`. Raises as `EnvironmentGroup.set_state`."""
-        super().set_state(state)
+    def write_states(self, states: Sequence[Mapping[str, object]], has_masks: bool) -> None:
+        """Restore states from `read_states`. Raises as `SyncVectorEnv.write_states`."""
+        super().write_states(states, has_masks)
         self.standing = None
 
     def reset(self, seed: int | None = None) -> Observation:
@@ -343,7 +338,8 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         if answer.contents is not None:
             self._contents[index] = answer.contents
             if len(self._contents) == self.collectors:
-                self.records.arrays.join([self._contents[i] for i in range(self.collectors)])
+                for i, rows in enumerate(self.rows):
+                    self.arrays.part(rows).take(self._contents[i])
                 self._contents = {}
         return answer.result
 
@@ -378,7 +374,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
             self.exchange({index: self.request("attach", self._attached)})
         if state is None:
             return super().restore(index)
-        self.exchange({index: self._packed_request("set_state", state)})
+        self.exchange({index: self._packed_request("write_states", state)})
         if index in self._fingerprints:
             # the new fingerprint stands for the old one: `learn` must not take this for a step that other code made
             (new,) = self.exchange({index: self.request("fingerprint")}).values()
@@ -405,7 +401,7 @@ class GroupWork(Generic[ItemT, ResultT]):
 
     token: str
     make: Callable[[], VectorWorker]
-    work: ByValue[Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]]]
+    work: ByValue[Work[ItemT, ResultT]]
 
     def __call__(self, items: Sequence[ItemT]) -> list[ResultT]:
         # for each thread, as an executor may run several items in one process at the same time
@@ -468,17 +464,11 @@ class ExecutorVectorEnv(SteppedVector):
             " use make_vec_env(..., vectorization='sync' or 'async')"
         )
 
-    def get_state(self) -> NoReturn:
+    def read_states(self) -> NoReturn:
         """Raises OpaqueValue, because only whole episodes are played and none is unfinished."""
         raise OpaqueValue("an executor has no environments between episodes")
 
-    def set_state(self, state: object, /) -> NoReturn:
-        """Raises OpaqueValue; see `get_state`."""
-        self.get_state()
-
-    def map(
-        self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
-    ) -> list[ResultT]:
+    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """The results of `work(environments, items)`, which the executor's workers do for groups of items, in order."""
         played = GroupWork(self._token, self._make, ByValue(work))
         return list(chain.from_iterable(self.executor.map(played, groups(items, self._size, self.workers))))
