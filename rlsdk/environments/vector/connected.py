@@ -105,6 +105,64 @@ class Ended(NamedTuple):
     successes: list[bool | None]
 
 
+class StepRecords:
+    """Makes the records of the steps of `count` environments."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        # tensors that are equal at most steps are made once
+        self.all, self.none = torch.ones(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)
+
+    def step(
+        self,
+        observe: Callable[[Tensor], Observation],
+        reward: NDArray[np.float32],
+        parts: Sequence[tuple[int, Ended]] = (),
+        valid: Tensor | None = None,
+    ) -> EnvStep:
+        """The record of a step.
+
+        Args:
+            observe: a function that returns the observation, given `is_first` bool [B].
+            reward: float32 [B]. The record shares its memory.
+            parts: (number of the first environment, its `Ended`) of each group in which episodes ended.
+            valid: bool [B], False for rows that start a new episode, although no episode ended in them; None: there are none.
+        """
+        # this class has no `__getattr__`, with which attributes are read slowly
+        none = self.none
+        if not parts and valid is None:
+            return EnvStep(observe(none), torch.from_numpy(reward), none, none, self.all)
+        terminated, truncated = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
+        episodes: list[Episode] = []
+        for first, ended in parts:
+            rows = [first + row for row in ended.rows]
+            # one by one: a list as the index takes longer for the few episodes that end in a step
+            for row, terminates, truncates in zip(rows, ended.terminated, ended.truncated, strict=True):
+                terminated[row], truncated[row] = terminates, truncates
+            episodes += map(Episode, rows, ended.returns, ended.lengths, ended.successes)
+        is_first = torch.from_numpy(terminated | truncated)
+        return EnvStep(
+            observe(is_first if valid is None else is_first | ~valid),
+            torch.from_numpy(reward),
+            torch.from_numpy(terminated),
+            torch.from_numpy(truncated),
+            self.all if valid is None else valid,
+            _final([ended for _, ended in parts]) if parts else None,
+            tuple(episodes),
+        )
+
+
+def _final(parts: Sequence[Ended]) -> Observation:
+    """The last observations of the episodes that ended in some groups of environments."""
+    seen, mask, rows = parts[0].final, parts[0].mask, len(parts[0].rows)
+    if len(parts) > 1:
+        masks = [part.mask for part in parts if part.mask is not None]
+        seen, mask = concatenated([part.final for part in parts]), np.concatenate(masks) if masks else None
+        rows = sum(len(part.rows) for part in parts)
+    later = torch.from_numpy(np.zeros(rows, np.bool_))
+    return Observation(tensors_of(seen), later, None if mask is None else torch.from_numpy(mask))
+
+
 class SteppedVector:
     """The base class of the vector environments in this package: spaces, name, seeds, and the selection of infos.
 
@@ -114,8 +172,8 @@ class SteppedVector:
     num_envs: int
     environments: Sequence[object] = ()
     """The environments; empty if they are in other processes."""
-    has_masks = False
-    """Whether observations have action masks."""
+    has_masks: Any = False
+    """Whether observations have action masks, a bool."""
     device: str = "cpu"
     """The torch device of the tensors in records."""
 
@@ -165,48 +223,9 @@ class SteppedVector:
         self.info_names = tuple(names)
 
     @cached_property
-    def all_rows(self) -> Tensor:
-        """True for each environment, bool [B]. Tensors that are equal at most steps are made once."""
-        return torch.ones(self.num_envs, dtype=torch.bool)
-
-    @cached_property
-    def no_rows(self) -> Tensor:
-        """False for each environment, bool [B]."""
-        return torch.zeros(self.num_envs, dtype=torch.bool)
-
-    def record(
-        self,
-        observe: Callable[[Tensor], Observation],
-        reward: NDArray[np.float32],
-        parts: Sequence[tuple[int, Ended]] = (),
-        valid: Tensor | None = None,
-    ) -> EnvStep:
-        """The record of a step.
-
-        Args:
-            observe: a function that returns the observation, given `is_first` bool [B].
-            reward: float32 [B]. The record shares its memory.
-            parts: (number of the first environment, its `Ended`) of each group in which episodes ended.
-            valid: bool [B], False for rows that start a new episode, although no episode ended in them; None: there are none.
-        """
-        none, all_rows = self.no_rows, self.all_rows
-        if not parts and valid is None:
-            return EnvStep(observe(none), torch.from_numpy(reward), none, none, all_rows)
-        flags, episodes = np.zeros((2, self.num_envs), np.bool_), list[Episode]()
-        for first, ended in parts:
-            rows = [first + row for row in ended.rows]
-            flags[:, rows] = ended.terminated, ended.truncated
-            episodes += map(Episode, rows, ended.returns, ended.lengths, ended.successes)
-        is_first = torch.from_numpy(flags[0] | flags[1])
-        return EnvStep(
-            observe(is_first if valid is None else is_first | ~valid),
-            torch.from_numpy(reward),
-            torch.from_numpy(flags[0]),
-            torch.from_numpy(flags[1]),
-            all_rows if valid is None else valid,
-            _final([ended for _, ended in parts]) if parts else None,
-            tuple(episodes),
-        )
+    def records(self) -> StepRecords:
+        """Makes the records of steps."""
+        return StepRecords(self.num_envs)
 
     def chosen(self, indices: Indices) -> list[int]:
         """The numbers of the selected environments, counted from 0; see `VectorEnvAbilities`.
@@ -231,14 +250,6 @@ class SteppedVector:
     def write_states(self, states: Sequence[Mapping[str, object]], has_masks: bool) -> None:
         """Restore states from `read_states`; `has_masks`: whether the environments give action masks."""
         self.read_states()
-
-
-def _final(parts: Sequence[Ended]) -> Observation:
-    """The last observations of the episodes that ended in some groups of environments."""
-    features = tensors_of(concatenated([ended.final for ended in parts]) if len(parts) > 1 else parts[0].final)
-    masks = [torch.from_numpy(ended.mask) for ended in parts if ended.mask is not None]
-    later = torch.zeros(sum(len(ended.rows) for ended in parts), dtype=torch.bool)
-    return Observation(features, later, torch.cat(masks) if masks else None)
 
 
 class VectorWrapper:

@@ -140,7 +140,7 @@ class VectorWorker:
         if ended is None and not (lost or env.keeps_infos or env.info_names):
             return None
         # without names there is no array: even an empty one takes as long to send as all else
-        entries = env.entries.values if env.info_names else None
+        entries = env.entries if env.info_names else None
         return Rest(ended, [sendable(env.name, info) for info in env.infos], entries, lost)
 
     def write_states(self, state: tuple[Sequence[Mapping[str, object]], bool]) -> None:

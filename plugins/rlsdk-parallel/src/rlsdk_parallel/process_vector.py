@@ -63,8 +63,7 @@ class InWorkers:
     info_names: tuple[str, ...]
     restarts: int
     has_masks: bool
-    all_rows: Tensor
-    record: Callable[..., EnvStep]
+    records: Any
     chosen: Callable[[Indices], list[int]]
 
     closed = False
@@ -169,7 +168,7 @@ class InWorkers:
         self.reset_seeds = seeds = self.seeds.of(chosen, self.num_envs)
         options = self.reset_options.take()
         self.has_masks = all(self.ask("reset", [(seeds[part], options[part]) for part in self._parts]))
-        return self._observation(self.all_rows)
+        return self._observation(self.records.all)
 
     def step(self, action: Features) -> EnvStep:
         actions, valid = self.decode(action), None
@@ -180,9 +179,9 @@ class InWorkers:
             if rest.ended is not None:
                 self.deaths.pop(index, None)
             elif rest.lost:
-                valid = self.all_rows.clone() if valid is None else valid
+                valid = self.records.all.clone() if valid is None else valid
                 valid[self._parts[index]] = False
-        step = self.record(self._observation, self.arrays.reward.copy(), parts, valid)
+        step = self.records.step(self._observation, self.arrays.reward.copy(), parts, valid)
         return self._with_infos(step, [rest for _, rest in some]) if self.keeps_infos or self.info_names else step
 
     def _observation(self, is_first: Tensor) -> Observation:
