@@ -14,28 +14,24 @@ from typing import Any
 
 import gymnasium
 
+from rlsdk import executors
 from rlsdk.environments.adapters.checks import Environment, name_of
 from rlsdk.environments.adapters.observations import spaces_of
 from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, in_process, is_of_package, make_one
 from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
-from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVectorEnv
-from rlsdk.environments.vector.stepping import groups
-from rlsdk.environments.vector.worker import Assignment, ByValue
 from rlsdk.environments.wrapping import Wrapper, known_wrapper, wrapped, wrapper_of
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown, suggest
-from rlsdk.executors import choice
-from rlsdk.executors.workers import may_start_processes
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
-from rlsdk.runtime.lazy import advice_of_sb3, of_package
+from rlsdk.runtime.lazy import advice_of_sb3, is_installed, of_package
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings.load import environment_id, text_of
 
-NATIVE = "native"
-VECTORIZATIONS = ("auto", "sync", "async", NATIVE)
-ENVS, PARALLEL = "rlsdk-envs", "rlsdk-parallel"
-PACKAGES = {"c": ENVS, "torch": ENVS, **choice.PACKAGES}
-"""Further vectorization -> the package of this project that offers it."""
+NATIVE, ASYNC = "native", "async"
+VECTORIZATIONS = ("auto", "sync", ASYNC, NATIVE)
+ENVS, PARALLEL = "rlsdk-envs", executors.PARALLEL
+PACKAGES = {"c": ENVS, "torch": ENVS, ASYNC: PARALLEL, **executors.PACKAGES}
+"""Vectorization -> the package of this project that offers it."""
 WORTH_PROCESSES = 700e-6
 """Processes are used when stepping all copies once takes longer than this time in seconds.
 
@@ -119,7 +115,12 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         monitor: Callable[..., Any] = known_wrapper("Monitor")
         monitors = [partial(monitor, filename=Path(monitor_dir) / str(i)) for i in range(len(sources))]
     makers = [_Maker(source, arguments, layers, each) for source, each in zip(sources, monitors, strict=True)]
-    options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
+    options = {
+        "workers": workers or os.cpu_count() or 1,
+        "timeout": timeout,
+        "restart": restart,
+        "start_method": start_method,
+    }
     if in_collectors:
         unused = {"vectorization": vectorization, "workers": workers, "restart": restart, "start_method": start_method}
         made = _in_collectors(makers, {**among, "unused": unused})
@@ -132,9 +133,9 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
 
 def require_vectorization(name: str) -> None:
     """Raises SettingsError unless `name` is one of `VECTORIZATIONS`, or the name of a vectorizer or an executor."""
-    if name in VECTORIZATIONS:
+    if name in VECTORIZATIONS and (name != ASYNC or is_installed(PARALLEL)):
         return
-    offers = is_offered("vectorizers", name), choice.is_executor(name)
+    offers = is_offered("vectorizers", name), executors.is_executor(name)
     if all(offers):
         raise SettingsError(
             f"vectorization {name!r} is a vectorizer of one package and an executor of another; uninstall one"
@@ -144,7 +145,7 @@ def require_vectorization(name: str) -> None:
     if name in PACKAGES:
         fix = pip_install(PACKAGES[name])
         raise SettingsError(f"vectorization {name!r} is in {PACKAGES[name]}, which is not installed; install it: {fix}")
-    known = dict.fromkeys((*VECTORIZATIONS, *choice.names(), *extensions("vectorizers")))
+    known = dict.fromkeys((*VECTORIZATIONS, *executors.names(), *extensions("vectorizers")))
     raise SettingsError(f"vectorization {name!r} is unknown; {suggest(name, known)}")
 
 
@@ -157,36 +158,29 @@ def _id_of(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object]
     return text_of(env, lasting, wrappers) if isinstance(env, str) else None
 
 
-def _make(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> ConnectedEnv:
-    """The vector environment that steps the copies as `vectorization` selects."""
+def _make(makers: Sequence[_Maker], vectorization: str, options: Mapping[str, Any], seed: int | None) -> ConnectedEnv:
+    """The vector environment that steps the copies as `vectorization` selects. `options`: those of processes."""
     # an environment that cannot be made raises a clear error here
     first, count = makers[0].bare(), len(makers)
-    pair, name = spaces_of(first), name_of(first)
-    if choice.is_executor(vectorization):
+    made: ConnectedEnv
+    if executors.is_executor(vectorization):
         if any(maker.env is not makers[0].env for maker in makers):
             raise SettingsError(f"vectorization={vectorization!r} plays copies of one environment; give one function")
         _require_new(makers, first)
-        return _on_executor(
-            makers[0], count, in_process([makers[0].in_monitor(first)], seed), vectorization, options.workers
-        )
-    if vectorization == "async" or (vectorization == "auto" and _is_worth_processes(first, count)):
+        # one copy is in this process
+        here = in_process([makers[0].in_monitor(first)], seed)
+        make = of_package(PARALLEL, f"vectorization {vectorization!r}").ExecutorVectorEnv
+        workers = options["workers"]
+        made = make(here, makers[0], executors.make_executor(vectorization, workers), count, workers)
+        return made
+    if vectorization == ASYNC or (vectorization == "auto" and _is_worth_processes(first, count)):
+        parallel, spaces, name = of_package(PARALLEL, f"vectorization {ASYNC!r}"), spaces_of(first), name_of(first)
         _require_new(makers, first)
         # First, so that what it holds, such as a port or a window, is free for those in the processes.
         _close_trial(first)
-        return ProcessVectorEnv(makers, *pair, options, name=name, seed=seed)
+        made = parallel.ProcessVectorEnv(makers, spaces, parallel.ProcessOptions(**options), name=name, seed=seed)
+        return made
     return in_process([makers[0].in_monitor(first), *(maker() for maker in makers[1:])], seed)
-
-
-def _on_executor(maker: _Maker, count: int, here: ConnectedEnv, executor: str, workers: int) -> ConnectedEnv:
-    """The vector environment that plays whole episodes of `count` copies with an executor. One copy is in this process."""
-    make = of_package(PARALLEL, f"vectorization {executor!r}").ExecutorVectorEnv
-    # rounded up
-    own = -(-count // workers)
-    pair = here.observation_space, here.action_space
-    assignment = Assignment(ByValue([maker] * own), pair, here.name, range(own), total=1)
-    split = partial(groups, size=own, workers=workers)
-    made: ConnectedEnv = make(here, assignment, choice.make_executor(executor, workers), count, split)
-    return made
 
 
 def _in_collectors(makers: Sequence[_Maker], given: Mapping[str, object]) -> ConnectedEnv:
@@ -325,8 +319,12 @@ class _Maker:
 
 
 def _is_worth_processes(trial: Environment, copies: int) -> bool:
-    """Whether the steps of `trial` are slow enough for processes. The measurement leaves it in the middle of an episode."""
-    if copies < 2 or (os.cpu_count() or 1) < 2 or not may_start_processes():
+    """Whether the steps of `trial` are slow enough for processes, which a package has: without it, a warning names it.
+
+    The measurement leaves `trial` in the middle of an episode.
+    """
+    # multiprocessing lets no daemon start processes
+    if copies < 2 or (os.cpu_count() or 1) < 2 or multiprocessing.current_process().daemon:
         return False
     try:
         times = _times_of_steps(trial)
@@ -335,7 +333,16 @@ def _is_worth_processes(trial: Environment, copies: int) -> bool:
         raise_stop(error)
         return False
     # The median, because the first steps of an episode may take much longer.
-    return copies * sorted(times)[len(times) // 2] > WORTH_PROCESSES
+    is_worth = copies * sorted(times)[len(times) // 2] > WORTH_PROCESSES
+    if is_worth and not is_installed(PARALLEL):
+        warnings.warn(
+            f"environment {name_of(trial)!r}: its {copies} copies would be faster in processes, which are in {PARALLEL}:"
+            f" {pip_install(PARALLEL)}; vectorization='sync' steps them in this process without this warning",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return False
+    return is_worth
 
 
 def _times_of_steps(trial: Environment) -> list[float]:

@@ -11,12 +11,10 @@ from rlsdk.interfaces.parts import Conversion as Conversion
 from rlsdk.interfaces.parts import Executor as Executor
 from rlsdk.interfaces.parts import Frames as Frames
 from rlsdk.interfaces.parts import GoalRewards as GoalRewards
-from rlsdk.interfaces.parts import HasStatefulWorkers as HasStatefulWorkers
 from rlsdk.interfaces.parts import Parts as Parts
 from rlsdk.interfaces.parts import Plan as Plan
 from rlsdk.interfaces.parts import PlanAbilities as PlanAbilities
 from rlsdk.interfaces.parts import Serializer as Serializer
-from rlsdk.interfaces.parts import StatefulWorkers as StatefulWorkers
 from rlsdk.interfaces.parts import Training as Training
 from rlsdk.interfaces.parts import require_spaces as require_spaces
 from rlsdk.interfaces.policy import Algorithm as Algorithm

@@ -284,39 +284,6 @@ class Executor(Protocol):
         """End all workers that this executor started. Do not call `map` or `submit` afterwards."""
 
 
-class StatefulWorkers(Protocol):
-    """Workers that run until they are closed. Each has a separate function, which may store state between requests."""
-
-    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
-        """Send one request to each of some workers, which work in parallel, and return their answers by worker number.
-
-        A worker that died has a `rlsdk.executors.workers.WorkerDied` instead of an answer. An exception of a function
-        is raised in the calling process. Large arrays in fields of `attrs` records are passed by reference, and stored
-        once if several requests contain them.
-        """
-        ...
-
-    def replace(self, index: int) -> None:
-        """Start a new worker in place of one that died. It calls its maker again for a new function, without the
-        earlier state."""
-
-    def close(self) -> None:
-        """End the workers."""
-
-
-@runtime_checkable
-class HasStatefulWorkers(Executor, Protocol):
-    """An executor whose workers can store state between requests, which parallel collecting needs."""
-
-    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulWorkers:
-        """Start one worker for each of the makers, which must be picklable.
-
-        The worker calls its maker, which returns the function that answers requests. Workers end when the calling
-        process ends.
-        """
-        ...
-
-
 @runtime_checkable
 class Serializer(Protocol):
     """Writes and reads tensors together with a JSON document. Loading a file runs no code from it."""

@@ -33,7 +33,7 @@ from typing import TypeVar
 from rlsdk.callbacks.checkpoint import replay_folder, set_aside
 from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.errors import ArtifactError, SettingsError, shown
-from rlsdk.executors.choice import is_place
+from rlsdk.executors import is_place
 from rlsdk.runs.request import RunRecord, RunRequest, places_in, read_table, read_text
 from rlsdk.runtime.files import write_json, write_whole
 from rlsdk.runtime.output import print_line

@@ -75,10 +75,14 @@ def of_package(package: str, wanted: str) -> ModuleType:
     # for the message alone
     from rlsdk.runtime.packages import pip_install
 
-    name = package.replace("-", "_")
-    if find_spec(name) is None:
+    if not is_installed(package):
         raise UnknownNameError(f"{wanted} is in {package}, which is not installed: {pip_install(package)}", name=wanted)
-    return import_module(name)
+    return import_module(package.replace("-", "_"))
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package of this project is installed, by the name that pip takes. It is not imported."""
+    return find_spec(package.replace("-", "_")) is not None
 
 
 def of_sb3(name: str, what: str) -> Any:

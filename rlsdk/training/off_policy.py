@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.environments.vector.sync_vector import LONG, require_end
+from rlsdk.environments.vector.faults import LONG, require_end
 from rlsdk.errors import PluginError, SettingsError
 from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Training
 from rlsdk.interfaces.abilities import ability, require_batches, shortcut

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.environments import ConnectedEnv
-from rlsdk.environments.vector.sync_vector import UNHEARD, hint_of_silence
+from rlsdk.environments.vector.faults import UNHEARD, hint_of_silence
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import Collector, Training, VectorEnv
 from rlsdk.records import Cursor, Episode, Metrics, Report

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from rlsdk import executors
 from rlsdk.cli import completions, main
-from rlsdk.executors import choice
 from rlsdk.runs import runner
 
 ASK = (
@@ -69,4 +69,4 @@ def test_nothing_slow_is_imported() -> None:
 
 def test_the_names_of_rlsdk_itself_are_those_it_has() -> None:
     assert set(completions.SINKS) == set(runner.BUILT_IN)
-    assert set(completions.EXECUTORS) == set(choice.EXECUTORS)
+    assert set(completions.EXECUTORS) == set(executors.EXECUTORS)

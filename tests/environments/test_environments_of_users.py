@@ -456,7 +456,7 @@ class Endless(ChainEnv):
 
 
 def test_who_waits_for_the_end_of_an_episode_is_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlsdk.environments.vector.sync_vector.LONG", 50)
+    monkeypatch.setattr("rlsdk.environments.vector.faults.LONG", 50)
     agent = rlsdk.make("ppo", env=ChainEnv(3), **TINY)
     with pytest.warns(UserWarning, match="'Endless': no episode ended in 50 steps.*give it a time limit"):
         run_episodes(agent, Endless(), 1)

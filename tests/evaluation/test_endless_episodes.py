@@ -45,9 +45,9 @@ gymnasium.register("tests/Endless-v0", Endless, disable_env_checker=True, order_
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller limits."""
-    for module in ("environments.vector.sync_vector", "training.off_policy"):
+    for module in ("environments.vector.faults", "training.off_policy"):
         monkeypatch.setattr(f"rlsdk.{module}.LONG", 50)
-    monkeypatch.setattr("rlsdk.environments.vector.sync_vector.MOST", 200)
+    monkeypatch.setattr("rlsdk.environments.vector.faults.MOST", 200)
 
 
 def ppo(env: Any = None) -> Any:

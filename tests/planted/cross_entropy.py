@@ -85,7 +85,7 @@ BUGS = (
         id="returns-of-episodes-are-added-up",
         algorithm="cross-entropy",
         kind="population",
-        file="rlsdk/environments/vector/sync_vector.py",
+        file="rlsdk/environments/vector/faults.py",
         old="self.total, self.length, self._due = 0.0, 0, LONG\n        # a wrapper",
         new="self.length, self._due = 0, LONG\n        # a wrapper",
     ),

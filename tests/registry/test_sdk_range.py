@@ -202,7 +202,6 @@ EXTENSIONS: dict[str, Callable[[World], object]] = {
     "sink": lambda w: run(request(w, algorithm="trpo", sinks=("tally",))),
 }
 NOT_ENTRANCES = {
-    "rlsdk.executors.Raised": "an exception of another process",
     "rlsdk_interchange.Exported": "a record",
     "rlsdk_interchange.push": "uploads a file as it is",
     "rlsdk.register": "refuses it in other words, see below",

@@ -33,6 +33,7 @@ PACKAGES = [
 """Packages whose public names stand in their `__init__.pyi`; their modules are private."""
 MODULES = [
     "rlsdk.errors",
+    "rlsdk.executors",
     "rlsdk.kernels.factory",
     "rlsdk.records",
     "rlsdk.settings.glossary",

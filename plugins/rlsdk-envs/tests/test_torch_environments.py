@@ -19,7 +19,7 @@ from rlsdk import tree
 from rlsdk.agent.persistence import chosen_device
 from rlsdk.callbacks import CheckpointCallback, EvalCallback
 from rlsdk.environments import device_of, on_device, read_state
-from rlsdk.environments.vector.sync_vector import OnDevice
+from rlsdk.environments.vector.connected import OnDevice
 from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation import evaluate_policy
 from rlsdk.runtime.process import choose_device

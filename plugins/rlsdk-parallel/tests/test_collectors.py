@@ -17,16 +17,17 @@ import pytest
 import torch
 
 import rlsdk
+from rlsdk import executors
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
-from rlsdk.executors import SerialExecutor, choice
-from rlsdk.executors.workers import WorkerDied
+from rlsdk.executors import SerialExecutor
 from rlsdk.exploration import NormalActionNoise
 from rlsdk.runs.request import RunRecord, RunRequest
 from rlsdk.runs.runner import run
 from rlsdk_parallel import CollectorsVectorEnv
 from rlsdk_parallel.executors import StatefulHere
+from rlsdk_parallel.workers import WorkerDied
 from rlsdk_testing.subject import differing, flat_state
 from tests.agent.test_resume import assert_equal, assert_resumes, everything
 from tests.collecting import CASES, SMALL, Kill, trained
@@ -40,9 +41,9 @@ ENDING = {"ppo", "ppo-dict", "a2c", "recurrent-ppo", "acer", "acktr", "dqn", "qr
 @pytest.fixture(autouse=True)
 def apart() -> Iterator[None]:
     """Register the executor `apart`, whose collectors run in this process: it tests all of collecting except processes."""
-    choice.EXECUTORS["apart"] = lambda _: SerialExecutor()
+    executors.EXECUTORS["apart"] = lambda _: SerialExecutor()
     yield
-    del choice.EXECUTORS["apart"]
+    del executors.EXECUTORS["apart"]
 
 
 def envs(name: str, executor: str, collectors: int = 2) -> Any:
@@ -98,7 +99,7 @@ def dying(at: Mapping[int, int]) -> None:
         def stateful_workers(self, makers: Sequence[Callable[[], Any]]) -> StatefulHere:
             return Dying(makers, at)
 
-    choice.EXECUTORS["apart"] = lambda _: Executor()
+    executors.EXECUTORS["apart"] = lambda _: Executor()
 
 
 @pytest.mark.parametrize("name", ["ppo-normalized", "recurrent-ppo", "trpo-frames", "maskable-ppo", "td3", "dqn"])
@@ -319,12 +320,12 @@ def test_executors_that_remember_nothing_are_refused() -> None:
     class Forgets:
         map = submit = close = print
 
-    choice.EXECUTORS["forgets"] = lambda _: Forgets()  # type: ignore[assignment, return-value]
+    executors.EXECUTORS["forgets"] = lambda _: Forgets()  # type: ignore[assignment, return-value]
     try:
         with pytest.raises(SettingsError, match="Forgets has no workers that hold environments"):
             make_vec_env("CartPole-v1", 4, collectors=2, executor="forgets")
     finally:
-        del choice.EXECUTORS["forgets"]
+        del executors.EXECUTORS["forgets"]
     with pytest.raises(SettingsError, match="unknown executor 'proceses'; did you mean 'processes'"):
         make_vec_env("CartPole-v1", 4, collectors=2, executor="proceses")
     for name, value in (("vectorization", "sync"), ("workers", 2), ("restart", True), ("start_method", "fork")):

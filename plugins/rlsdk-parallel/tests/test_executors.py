@@ -109,7 +109,7 @@ def test_a_fault_in_an_executor_names_the_environment() -> None:
 
 @pytest.mark.usefixtures("from_an_index")
 def test_an_executor_in_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlsdk.executors.choice.is_offered", lambda kind, name: False)
+    monkeypatch.setattr("rlsdk.executors.is_offered", lambda kind, name: False)
     with pytest.raises(
         SettingsError, match="executor 'ray' is in a package that is not installed: pip install rlsdk-ray"
     ):

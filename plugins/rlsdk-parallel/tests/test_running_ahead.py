@@ -14,15 +14,15 @@ import pytest
 import torch
 
 import rlsdk
+from rlsdk import executors
 from rlsdk.agent.training_state import restore
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
-from rlsdk.executors import choice
-from rlsdk.executors.workers import WorkerDied
 from rlsdk.runs.request import RunRecord, RunRequest
 from rlsdk.runs.runner import run
 from rlsdk_parallel.executors import Background, StatefulHere
+from rlsdk_parallel.workers import WorkerDied
 from rlsdk_testing.subject import differing, equal_values, flat_state
 from tests.agent.test_resume import assert_equal, assert_resumes, everything
 from tests.collecting import CASES, SMALL, Kill, trained
@@ -77,7 +77,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """A function that registers the executor `elsewhere` and returns its name."""
 
     def make(at: Mapping[int, int] | None = None, wait: float = 0.0) -> str:
-        monkeypatch.setitem(choice.EXECUTORS, "elsewhere", lambda _: Elsewhere(at or {}, wait))  # type: ignore[arg-type, return-value]
+        monkeypatch.setitem(executors.EXECUTORS, "elsewhere", lambda _: Elsewhere(at or {}, wait))  # type: ignore[arg-type, return-value]
         return "elsewhere"
 
     return make

@@ -24,7 +24,7 @@ from rlsdk_ppo import PPO
 from rlsdk_ray import RayExecutor, connection
 from rlsdk_ray.connection import require_answer
 from rlsdk_testing.subject import differing, flat_state
-from tests.executors.test_process_lifetimes import LINUX, require_all_end
+from tests.in_processes import LINUX, require_all_end
 from tests.runs.test_interrupted_runs import wait_for
 
 pytestmark = LINUX
@@ -188,7 +188,7 @@ def test_the_address_of_the_environment_is_joined_and_left(cluster: Any) -> None
     address = cluster.address
     ray.shutdown()
     code = (
-        "from rlsdk.executors.choice import capacity, make_executor; import ray; print(capacity('ray'));"
+        "from rlsdk.executors import capacity, make_executor; import ray; print(capacity('ray'));"
         "executor = make_executor('ray', 1); print(executor.map(abs, [-3])); executor.close(); print(ray.is_initialized())"
     )
     variables = {**os.environ, "RAY_ADDRESS": address}

@@ -1,26 +1,58 @@
-"""What the SDK needs of any vector environment: its members, its seeds, and that all copies are equal."""
+"""What the SDK needs of any vector environment: its members, its seeds, its device, and that all copies are equal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from dataclasses import replace
+from functools import cached_property
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 
 import gymnasium
+import numpy as np
+import torch
 from gymnasium.wrappers import TimeLimit
+from numpy.typing import NDArray
+from torch import Tensor
 
-from rlsdk.environments.adapters.checks import Environment, layers_of
+from rlsdk.environments.adapters.checks import Environment, Indices, chosen, layers_of
 from rlsdk.environments.adapters.masks import METHOD, mask_methods
-from rlsdk.environments.adapters.observations import distinct_texts, spaces_of
+from rlsdk.environments.adapters.observations import (
+    ActionDecoder,
+    Arrays,
+    concatenated,
+    distinct_texts,
+    spaces_of,
+    tensors_of,
+)
+from rlsdk.environments.states import OpaqueValue, masks_in, read_state, state_of, states_in
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError, shown
 from rlsdk.interfaces import Collector, VectorEnv, VectorEnvAbilities
-from rlsdk.records import Observation
+from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.runtime.lazy import elsewhere
-from rlsdk.runtime.process import checked_seed, derive
+from rlsdk.runtime.process import checked_seed, derive, is_same_device
 from rlsdk.spaces import Space
+from rlsdk.tree import map_tensors
+
+T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 MEMBERS = ("num_envs", "observation_space", "action_space", "reset", "step", "close")
 """The members of `rlsdk.interfaces.VectorEnv`."""
+Work: TypeAlias = Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]]
+"""A function (environments, items) -> results in the order of the items. The environments are copies of one environment."""
 
 
 @runtime_checkable
@@ -55,6 +87,82 @@ class ConnectedEnv(VectorEnv, VectorEnvAbilities, Protocol):
         ...
 
 
+class Ended(NamedTuple):
+    """The F episodes that ended in one step of some environments, in ascending order of `rows`.
+
+    It has plain values and arrays, as other processes send it.
+    """
+
+    rows: list[int]
+    terminated: list[bool]
+    truncated: list[bool]
+    final: Arrays
+    """The last observations, [F, ..]."""
+    mask: NDArray[np.bool_] | None
+    """The masks of the last observations, [F, A]."""
+    returns: list[float]
+    lengths: list[int]
+    successes: list[bool | None]
+
+
+class StepRecords:
+    """Makes the records of the steps of `count` environments."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        # tensors that are equal at most steps are made once
+        self.all, self.none = torch.ones(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)
+
+    def step(
+        self,
+        observe: Callable[[Tensor], Observation],
+        reward: NDArray[np.float32],
+        parts: Sequence[tuple[int, Ended]] = (),
+        valid: Tensor | None = None,
+    ) -> EnvStep:
+        """The record of a step.
+
+        Args:
+            observe: a function that returns the observation, given `is_first` bool [B].
+            reward: float32 [B]. The record shares its memory.
+            parts: (number of the first environment, its `Ended`) of each group in which episodes ended.
+            valid: bool [B], False for rows that start a new episode, although no episode ended in them; None: there are none.
+        """
+        # this class has no `__getattr__`, with which attributes are read slowly
+        none = self.none
+        if not parts and valid is None:
+            return EnvStep(observe(none), torch.from_numpy(reward), none, none, self.all)
+        terminated, truncated = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
+        episodes: list[Episode] = []
+        for first, ended in parts:
+            rows = [first + row for row in ended.rows]
+            # one by one: a list as the index takes longer for the few episodes that end in a step
+            for row, terminates, truncates in zip(rows, ended.terminated, ended.truncated, strict=True):
+                terminated[row], truncated[row] = terminates, truncates
+            episodes += map(Episode, rows, ended.returns, ended.lengths, ended.successes)
+        is_first = torch.from_numpy(terminated | truncated)
+        return EnvStep(
+            observe(is_first if valid is None else is_first | ~valid),
+            torch.from_numpy(reward),
+            torch.from_numpy(terminated),
+            torch.from_numpy(truncated),
+            self.all if valid is None else valid,
+            _final([ended for _, ended in parts]) if parts else None,
+            tuple(episodes),
+        )
+
+
+def _final(parts: Sequence[Ended]) -> Observation:
+    """The last observations of the episodes that ended in some groups of environments."""
+    seen, mask, rows = parts[0].final, parts[0].mask, len(parts[0].rows)
+    if len(parts) > 1:
+        masks = [part.mask for part in parts if part.mask is not None]
+        seen, mask = concatenated([part.final for part in parts]), np.concatenate(masks) if masks else None
+        rows = sum(len(part.rows) for part in parts)
+    later = torch.from_numpy(np.zeros(rows, np.bool_))
+    return Observation(tensors_of(seen), later, None if mask is None else torch.from_numpy(mask))
+
+
 class SteppedVector:
     """The base class of the vector environments in this package: spaces, name, seeds, and the selection of infos.
 
@@ -64,11 +172,15 @@ class SteppedVector:
     num_envs: int
     environments: Sequence[object] = ()
     """The environments; empty if they are in other processes."""
+    has_masks: Any = False
+    """Whether observations have action masks, a bool."""
     device: str = "cpu"
     """The torch device of the tensors in records."""
 
     def __init__(self, observation_space: Space, action_space: Space, name: str, seed: int | None = None) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
+        self.decode = ActionDecoder(action_space)
+        """Converts actions [B, ..] to what the environments take."""
         self.seeds, self.restarts = Seeds(seed), 0
         self.lag: int | None = None
         self.reset_options = ResetOptions()
@@ -109,6 +221,35 @@ class SteppedVector:
     def select_info(self, names: Sequence[str]) -> None:
         """Set the entries of `info` that steps have as tensors from now on."""
         self.info_names = tuple(names)
+
+    @cached_property
+    def records(self) -> StepRecords:
+        """Makes the records of steps."""
+        return StepRecords(self.num_envs)
+
+    def chosen(self, indices: Indices) -> list[int]:
+        """The numbers of the selected environments, counted from 0; see `VectorEnvAbilities`.
+
+        Raises:
+            SettingsError: there is no environment of such a number.
+        """
+        return chosen(indices, self.num_envs)
+
+    def get_state(self) -> Mapping[str, object]:
+        """The state of the environments, as tensors and JSON scalars. Raises as `read_states`."""
+        return state_of(self.read_states(), self.has_masks)
+
+    def set_state(self, state: Any) -> None:
+        """Restore a state from `get_state`. Raises as `write_states`; ArtifactError for another number of environments."""
+        self.write_states(states_in(state, self.num_envs), masks_in(state))
+
+    def read_states(self) -> list[dict[str, object]]:
+        """The state of every environment, in order. Raises OpaqueValue, unless a subclass can read it."""
+        raise OpaqueValue(f"the state of {self.name!r} cannot be read")
+
+    def write_states(self, states: Sequence[Mapping[str, object]], has_masks: bool) -> None:
+        """Restore states from `read_states`; `has_masks`: whether the environments give action masks."""
+        self.read_states()
 
 
 class VectorWrapper:
@@ -155,6 +296,48 @@ def require_members(env: object) -> None:
         raise EnvironmentFault(
             f"{shown(env)} is not a vector environment: it lacks {', '.join(missing)} (rlsdk.interfaces.VectorEnv)"
         )
+
+
+MOVED = ("observation", "reward", "terminated", "truncated", "valid", "final_observation", "info")
+"""The fields of a step whose tensors `OnDevice` moves. Infos and episodes are Python objects, for callbacks."""
+
+
+def device_of(env: object) -> str:
+    """The device of the tensors of a vector environment; `cpu` for anything else."""
+    return str(getattr(env, "device", "cpu")) if has_members(env) else "cpu"
+
+
+def on_device(env: VectorEnv, device: str) -> VectorEnv:
+    """The environment with its tensors on `device`; unchanged if they are there anyway."""
+    own = device_of(env)
+    return env if is_same_device(own, device) else OnDevice(env, own, device)
+
+
+class OnDevice(VectorWrapper):
+    """Wraps a vector environment on the device `own`: moves the tensors of its records to `device`, and actions back."""
+
+    def __init__(self, env: VectorEnv, own: str, device: str) -> None:
+        super().__init__(env)
+        self.own, self.device = own, device
+
+    def _move(self, value: T) -> T:
+        return map_tensors(lambda leaf: leaf.to(self.device), value)
+
+    def reset(self, seed: int | None = None) -> Observation:
+        return self._move(self.env.reset(seed))
+
+    def step(self, action: Any) -> EnvStep:
+        step = self.env.step(map_tensors(lambda leaf: leaf.to(self.own), action))
+        moved: dict[str, Any] = {name: self._move(getattr(step, name)) for name in MOVED}
+        return replace(step, **moved)
+
+    def get_state(self) -> object:
+        """The state of the environments. Raises OpaqueValue if it cannot be read."""
+        return read_state(self.env)
+
+    def set_state(self, state: object) -> None:
+        """Restore a state from `get_state`."""
+        cast("Any", self.env).set_state(state)
 
 
 def no_separate(name: str, member: str) -> NoReturn:
@@ -220,7 +403,13 @@ class Seeds:
         self._pending = False
         return seed
 
+    @staticmethod
+    def derived(seed: int, index: int) -> int:
+        """The seed of environment number `index`, derived from `seed`."""
+        return seed_of(seed, index)
+
     def of(self, seed: int | None, count: int) -> list[int | None]:
+        """The seed of each of `count` environments at a reset with `seed`; None: without a seed."""
         pending = self.first_pending()
         seed = pending if seed is None else seed
         return [None if seed is None else seed_of(seed, i) for i in range(count)]

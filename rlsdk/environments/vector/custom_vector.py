@@ -14,15 +14,17 @@ from rlsdk.environments.adapters.observations import to_space
 from rlsdk.environments.states import read_state
 from rlsdk.environments.vector.connected import (
     SPACES_OF_VECTORS,
+    ItemT,
+    ResultT,
     SteppedVector,
+    Work,
     count_reset,
+    device_of,
     no_separate,
     require_members,
     resets_of,
     seed_spaces,
 )
-from rlsdk.environments.vector.stepping import ItemT, ResultT, Work
-from rlsdk.environments.vector.sync_vector import device_of
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown
 from rlsdk.interfaces import Collector, State, VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Observation

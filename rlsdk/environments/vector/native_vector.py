@@ -18,17 +18,16 @@ from rlsdk.environments.adapters.checks import (
     Environment,
     Indices,
     call_of,
-    chosen,
     hint_for,
     name_of,
     success,
     wrappers_of,
 )
 from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
-from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher, Tensors
+from rlsdk.environments.adapters.observations import ObservationBatcher, Tensors
 from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.vector.connected import SPACES_OF_VECTORS, Options, SteppedVector, fingerprint, seed_spaces
-from rlsdk.environments.vector.stepping import LATE, Faults, InfoEntries
+from rlsdk.environments.vector.faults import LATE, Faults, InfoEntries
 from rlsdk.errors import (
     ArtifactError,
     EnvironmentFault,
@@ -68,8 +67,7 @@ class NativeVectorEnv(SteppedVector):
         self.mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if self.mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
             raise EnvironmentFault(f"{self.name!r} has autoreset mode {self.mode}; rlsdk needs NEXT_STEP or SAME_STEP")
-        self._decode, self._stack_rows = ActionDecoder(action_space), ObservationBatcher(observation_space)
-        self._rule, self.has_masks = MaskRule(action_space), False
+        self._stack_rows, self._rule = ObservationBatcher(observation_space), MaskRule(action_space)
         self._reset_infos: dict[str, object] = {}
         self._moves = 0
         self._start()
@@ -126,7 +124,7 @@ class NativeVectorEnv(SteppedVector):
             )
 
     def step(self, action: Tensor) -> EnvStep:
-        actions = self._decode.batched(action)
+        actions = self.decode.batched(action)
         given: object = self._ask(lambda: self.env.step(actions))
         if not isinstance(given, tuple) or len(given) != 5:
             raise EnvironmentFault(f"environment {self.name!r} {STEP}; it returned {shown(given)}")
@@ -195,7 +193,7 @@ class NativeVectorEnv(SteppedVector):
     def wrappers(self, indices: Indices = None) -> list[list[str]]:
         """The class names of the wrappers of each environment; empty if the environments cannot be accessed."""
         inside = self._inside()
-        return [wrappers_of(inside[i]) if inside else [] for i in chosen(indices, self.num_envs)]
+        return [wrappers_of(inside[i]) if inside else [] for i in self.chosen(indices)]
 
     def _inside(self) -> Sequence[Environment]:
         """The gymnasium environments inside the vector environment; empty if they cannot be accessed."""
@@ -323,11 +321,11 @@ class NativeVectorEnv(SteppedVector):
         """The attribute `name` of the environments. Raises UsageError if they cannot be accessed."""
         vector = self._separate()
         values = self._ask(lambda: vector.get_attr(name))
-        return [values[i] for i in chosen(indices, self.num_envs)]
+        return [values[i] for i in self.chosen(indices)]
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
         """Set an attribute of the environments in `indices`. Raises UsageError if they cannot be accessed."""
-        values, wanted = self.get_attr(name), chosen(indices, self.num_envs)
+        values, wanted = self.get_attr(name), self.chosen(indices)
         changed = [value if i in wanted else own for i, own in enumerate(values)]
         vector = self._separate()
         self._ask(lambda: vector.set_attr(name, changed))
@@ -336,9 +334,9 @@ class NativeVectorEnv(SteppedVector):
         """Call a method of the environments in `indices`; gymnasium's AsyncVectorEnv calls that of the others too."""
         vector, inside = self._separate(), self._inside()
         if inside:
-            return [call_of(inside[i], name, args, kwargs) for i in chosen(indices, self.num_envs)]
+            return [call_of(inside[i], name, args, kwargs) for i in self.chosen(indices)]
         answers = self._ask(lambda: vector.call(name, *args, **kwargs))
-        return [answers[i] for i in chosen(indices, self.num_envs)]
+        return [answers[i] for i in self.chosen(indices)]
 
     def _separate(self) -> SyncVectorEnv | AsyncVectorEnv:
         if not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):

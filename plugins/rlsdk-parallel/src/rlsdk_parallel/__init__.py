@@ -1,4 +1,4 @@
-"""Parallel work: collectors with copies of the policy, and executors that use processes and pools.
+"""Parallel work: environments in processes, collectors with copies of the policy, and executors that use processes and pools.
 
 Names are imported at their first use.
 """

@@ -21,8 +21,8 @@ from rlsdk.tree import map_tensors
 
 if TYPE_CHECKING:
     from rlsdk.callbacks import Run
+    from rlsdk_parallel.collecting_worker import Packed
     from rlsdk_parallel.environments import CollectorsVectorEnv
-    from rlsdk_parallel.worker import Packed
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -185,7 +185,7 @@ class CollectingCopy:
         self._collector: LocalCollector | None = None
 
     def __call__(self, shared: Shared, own: Part, fresh: Observation | None) -> Part:
-        """See `rlsdk_parallel.worker.Attached`."""
+        """See `rlsdk_parallel.collecting_worker.Attached`."""
         with limited_threads(shared.threads):
             return self._collect(shared, own, fresh)
 

@@ -10,41 +10,32 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import attrs
 from torch import Tensor
 
-from rlsdk.environments import (
-    ByValue,
-    ConnectedEnv,
-    InWorkers,
-    OpaqueValue,
-    Request,
-    SteppedVector,
-    VectorWorker,
-    make_vec_env,
-)
+from rlsdk.environments import ConnectedEnv, OpaqueValue, SteppedVector, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
-from rlsdk.executors import SerialExecutor, WorkerDied, make_executor
-from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, HasStatefulWorkers, ability
+from rlsdk.executors import SerialExecutor, make_executor
+from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.settings import evolve
 from rlsdk.spaces import Space
 from rlsdk.training import DrivenAgent, OffPolicyPlan
+from rlsdk_parallel.collecting_worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
 from rlsdk_parallel.collector import Part, RemoteCollector, Shared
+from rlsdk_parallel.environment_worker import Assignment, ByValue, Maker, Request, VectorWorker, Work, groups
 from rlsdk_parallel.executors import Background, StatefulHere
-from rlsdk_parallel.worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
+from rlsdk_parallel.process_vector import InWorkers
+from rlsdk_parallel.processes import HasStatefulWorkers
+from rlsdk_parallel.workers import WorkerDied
 
 if TYPE_CHECKING:
-    import gymnasium
-
     from rlsdk.callbacks import Run
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-Maker: TypeAlias = "Callable[[], gymnasium.Env[object, object]]"
-"""A function that makes one environment."""
 Places = Sequence[Packed | None]
 """The state of the environments of each collector; None: unknown."""
 
@@ -206,7 +197,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         if able is None and not here:
             raise SettingsError(
                 f"executor {type(executor).__name__} has no workers that hold environments"
-                " (rlsdk.interfaces.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
+                " (rlsdk_parallel.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
             )
         self.collectors, self.max_lag = collectors, max_lag
         # reported only where the policy can be older than the learner's
@@ -301,7 +292,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         known = [state for state in standing if state is not None]
         if len(known) < len(standing):
             return False
-        self.exchange({i: self._packed_request("set_state", state) for i, state in enumerate(known)})
+        self.exchange({i: self._packed_request("write_states", state) for i, state in enumerate(known)})
         return True
 
     def read_states(self) -> list[dict[str, object]]:
@@ -313,9 +304,9 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
             raise OpaqueValue(f"the state of {self.name!r} cannot be read")
         return list(chain.from_iterable(state.value()[0] for state in known))
 
-    def set_state(self, state: object) -> None:
-        """Restore a state from `get_state`. Raises as `EnvironmentGroup.set_state`."""
-        super().set_state(state)
+    def write_states(self, states: Sequence[Mapping[str, object]], has_masks: bool) -> None:
+        """Restore states from `read_states`. Raises as `SyncVectorEnv.write_states`."""
+        super().write_states(states, has_masks)
         self.standing = None
 
     def reset(self, seed: int | None = None) -> Observation:
@@ -347,7 +338,8 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         if answer.contents is not None:
             self._contents[index] = answer.contents
             if len(self._contents) == self.collectors:
-                self.records.arrays.join([self._contents[i] for i in range(self.collectors)])
+                for i, rows in enumerate(self.rows):
+                    self.arrays.part(rows).take(self._contents[i])
                 self._contents = {}
         return answer.result
 
@@ -382,7 +374,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
             self.exchange({index: self.request("attach", self._attached)})
         if state is None:
             return super().restore(index)
-        self.exchange({index: self._packed_request("set_state", state)})
+        self.exchange({index: self._packed_request("write_states", state)})
         if index in self._fingerprints:
             # the new fingerprint stands for the old one: `learn` must not take this for a step that other code made
             (new,) = self.exchange({index: self.request("fingerprint")}).values()
@@ -409,7 +401,7 @@ class GroupWork(Generic[ItemT, ResultT]):
 
     token: str
     make: Callable[[], VectorWorker]
-    work: ByValue[Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]]]
+    work: ByValue[Work[ItemT, ResultT]]
 
     def __call__(self, items: Sequence[ItemT]) -> list[ResultT]:
         # for each thread, as an executor may run several items in one process at the same time
@@ -428,16 +420,20 @@ class ExecutorVectorEnv(SteppedVector):
     def __init__(
         self,
         here: ConnectedEnv,
-        make: Callable[[], VectorWorker],
+        maker: Maker,
         executor: Executor,
         num_envs: int,
-        split: Callable[[Sequence[Any]], list[list[Any]]],
+        workers: int,
     ) -> None:
-        """`make`: makes the copies of one worker, where they are played. `split`: divides items into groups for workers."""
+        """`maker`: makes one copy, where it is played. The copies are distributed over `workers` workers."""
         super().__init__(here.observation_space, here.action_space, here.name)
-        self.here, self.executor, self.num_envs, self.split = here, executor, num_envs, split
+        self.here, self.executor, self.num_envs, self.workers = here, executor, num_envs, workers
         self.seeds, self.has_masks = here.seeds, here.has_masks
-        self._make, self._token = make, uuid.uuid4().hex
+        # rounded up
+        self._size = -(-num_envs // workers)
+        pair = here.observation_space, here.action_space
+        self._make = Assignment(ByValue([maker] * self._size), pair, here.name, range(self._size), total=1)
+        self._token = uuid.uuid4().hex
         # what can be answered without an episode is answered by the copy in this process
         self.reset, self.reset_infos, self.fingerprint = here.reset, here.reset_infos, here.fingerprint
         self.get_attr, self.env_method, self.wrappers = here.get_attr, here.env_method, here.wrappers
@@ -468,20 +464,14 @@ class ExecutorVectorEnv(SteppedVector):
             " use make_vec_env(..., vectorization='sync' or 'async')"
         )
 
-    def get_state(self) -> NoReturn:
+    def read_states(self) -> NoReturn:
         """Raises OpaqueValue, because only whole episodes are played and none is unfinished."""
         raise OpaqueValue("an executor has no environments between episodes")
 
-    def set_state(self, state: object, /) -> NoReturn:
-        """Raises OpaqueValue; see `get_state`."""
-        self.get_state()
-
-    def map(
-        self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
-    ) -> list[ResultT]:
+    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """The results of `work(environments, items)`, which the executor's workers do for groups of items, in order."""
         played = GroupWork(self._token, self._make, ByValue(work))
-        return list(chain.from_iterable(self.executor.map(played, self.split(items))))
+        return list(chain.from_iterable(self.executor.map(played, groups(items, self._size, self.workers))))
 
     def close(self) -> None:
         """Close the copy in this process and the executor."""

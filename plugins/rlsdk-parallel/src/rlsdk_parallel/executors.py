@@ -15,8 +15,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from rlsdk.errors import RlsdkError, WorkError, raised
-from rlsdk.executors import Raised, StatefulProcesses, Worker, WorkerDied, attempt, result_of
 from rlsdk.runtime import use_one_thread_here
+from rlsdk_parallel.processes import StatefulProcesses
+from rlsdk_parallel.workers import Raised, Worker, WorkerDied, attempt, result_of
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -83,7 +84,7 @@ class Processes:
         self.repeated += 1
 
     def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulProcesses:
-        """See `rlsdk.interfaces.HasStatefulWorkers`. `map` does not use these processes."""
+        """See `HasStatefulWorkers`. `map` does not use these processes."""
         return StatefulProcesses(makers)
 
     def _stop(self) -> None:

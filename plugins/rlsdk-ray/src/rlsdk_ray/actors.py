@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray import exceptions
 
-from rlsdk.executors import WorkerDied, result_of
+from rlsdk_parallel import WorkerDied, result_of
 from rlsdk_ray.nodes import Surroundings
 from rlsdk_ray.pieces import Holder, Reference, cause_of
 from rlsdk_ray.resources import Resources
@@ -39,7 +39,7 @@ class RayWorkers:
         return [ray.get(actor.pid.remote(), timeout=FETCH) for actor in self._actors]
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
-        """See `rlsdk.interfaces.StatefulWorkers`; arrays in answers may be read-only."""
+        """See `rlsdk_parallel.StatefulWorkers`; arrays in answers may be read-only."""
         waiting: dict[Reference, int] = {}
         with sending("a request"):
             for index, request in zip(requests, with_shared_parts(list(requests.values())), strict=True):

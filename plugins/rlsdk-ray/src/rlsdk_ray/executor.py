@@ -13,7 +13,7 @@ import ray
 from ray import exceptions
 
 from rlsdk.errors import SettingsError, UsageError, WorkError
-from rlsdk.executors import result_of
+from rlsdk_parallel import result_of
 from rlsdk_ray.actors import RayWorkers
 from rlsdk_ray.connection import enter, leave, nodes, total
 from rlsdk_ray.nodes import Surroundings
@@ -91,7 +91,7 @@ class RayExecutor:
         return self._threads.submit(lambda: self.map(work, [item])[0])
 
     def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> RayWorkers:
-        """See `rlsdk.interfaces.HasStatefulWorkers`; each worker is an actor of Ray.
+        """See `rlsdk_parallel.HasStatefulWorkers`; each worker is an actor of Ray.
 
         Raises:
             SettingsError: the cluster has too few resources for that number of workers.

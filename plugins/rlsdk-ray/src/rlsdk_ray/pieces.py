@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import ray
 
 from rlsdk.errors import WorkError
-from rlsdk.executors import attempt
+from rlsdk_parallel import attempt
 from rlsdk_ray.nodes import Surroundings
 
 Reference: TypeAlias = "ray.ObjectRef[Any]"

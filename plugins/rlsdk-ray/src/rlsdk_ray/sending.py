@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ray import exceptions
 
 from rlsdk.errors import ResourceError, RlsdkError, WorkError
-from rlsdk.executors import unsendable
+from rlsdk_parallel import unsendable
 from rlsdk_ray.connection import nodes
 from rlsdk_ray.pieces import cause_of
 

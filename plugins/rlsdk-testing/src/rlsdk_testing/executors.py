@@ -21,7 +21,8 @@ import numpy as np
 
 from rlsdk.errors import ContractViolation, RlsdkError, SettingsError, WorkError, message_of, suggest
 from rlsdk.executors import make_executor
-from rlsdk.interfaces import Executor, HasStatefulWorkers, ability
+from rlsdk.interfaces import Executor, ability
+from rlsdk_parallel import HasStatefulWorkers
 from rlsdk_testing import executor_work as work
 from rlsdk_testing.executor_users import candidates_equal, collectors_equal, evaluation_equal, seeds_equal
 from rlsdk_testing.kit import require

@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments import ByValue, OpaqueValue, Request, VectorWorker
+from rlsdk.environments import OpaqueValue
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Observation
+from rlsdk_parallel.environment_worker import ByValue, Request, VectorWorker
 
 if TYPE_CHECKING:
     from rlsdk_parallel.collector import Part, Shared
@@ -27,7 +28,7 @@ Attached: TypeAlias = "Callable[[Shared, Part, Observation | None], Part]"
 episodes, if the worker was replaced and its episodes are lost.
 """
 MakesAttached: TypeAlias = "Callable[[VectorEnv], Attached]"
-MOVES = frozenset({"reset", "begin", "step", "set_attr", "env_method", "set_state", "attach", "collect"})
+MOVES = frozenset({"reset", "begin", "step", "set_attr", "env_method", "write_states", "attach", "collect"})
 """Requests after which environments may be in another state."""
 READ_AFTER = MOVES - {"step"}
 """Requests after which the state is read. After every step this would take too long."""
@@ -148,12 +149,12 @@ class CollectingWorker(VectorWorker):
     def __call__(self, request: Request | PackedRequest) -> Answer:
         plain = request.unpacked() if isinstance(request, PackedRequest) else request
         result, name = super().__call__(plain), plain.name
-        contents = self.group.arrays.contents() if name in ("reset", "step") else None
+        contents = self.arrays.contents() if name in ("reset", "step") else None
         return Answer(result, contents, self._state() if name in READ_AFTER else None)
 
     def _state(self) -> Packed | None:
         try:
-            return Packed.of((self.group.get_state(), self.group.has_masks))
+            return Packed.of((self.env.read_states(), self.env.has_masks))
         except OpaqueValue:
             return None
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_processes import LINUX, require_all_end
 from tests.runs.test_interrupted_runs import wait_for
 
-LINUX = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are found through /proc")
 ENVIRONMENTS = """
 import os, sys, time
 from pathlib import Path
@@ -83,37 +83,6 @@ if __name__ == "__main__":
     executor.map(work, [sys.argv[3] == "stepping"])
     time.sleep(1000)
 """
-
-
-def alive(mark: str) -> list[int]:
-    """The ids of the processes with `mark` in their environment variables, which children inherit from their parent."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                found += [int(entry.name)] * (") Z" not in (entry / "stat").read_text())
-        except OSError:
-            continue
-    return found
-
-
-def require_all_end(process: subprocess.Popen[str], mark: str, *, settle: float, children: int, within: float) -> None:
-    """Kill a program `settle` seconds after it has printed "ready"; every process with `mark` must end `within` seconds.
-
-    Before the kill, the program must have at least `children` worker processes.
-    """
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(settle)
-    assert len(alive(mark)) > children
-    process.kill()
-    end = time.monotonic() + within
-    while alive(mark) and time.monotonic() < end:
-        time.sleep(0.1)
-    left = alive(mark)
-    for number in left:
-        os.kill(number, signal.SIGKILL)
-    assert not left
 
 
 @LINUX
@@ -194,7 +163,7 @@ def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(place: tuple[str, ...], t
 STARTING = """
 import os, signal, sys, time
 from rlsdk_parallel.executors import Processes
-from rlsdk.executors.processes import StatefulProcesses
+from rlsdk_parallel.processes import StatefulProcesses
 
 def make():
     return abs
@@ -228,7 +197,7 @@ def test_ctrl_c_while_processes_start_does_not_end_them(tmp_path: Path) -> None:
 
 UNSENDABLE = """
 from rlsdk.errors import WorkError
-from rlsdk.executors.processes import StatefulProcesses
+from rlsdk_parallel.processes import StatefulProcesses
 
 def make():
     return abs
@@ -254,7 +223,7 @@ def test_a_request_that_cannot_be_sent_leaves_no_worker_waiting(tmp_path: Path) 
 
 IN_CALLBACK = """
 import os, signal, time, weakref
-from rlsdk.executors.workers import obey_parent_only
+from rlsdk_parallel.workers import obey_parent_only
 
 class Thing:
     pass

@@ -27,7 +27,7 @@ from typing import Any, NoReturn, TypeVar
 import attrs
 
 from rlsdk.errors import UsageError, WorkError, message_of, raised
-from rlsdk.runtime.process import limited_threads
+from rlsdk.runtime import limited_threads
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

@@ -10,24 +10,12 @@ from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 import pytest
 
-from rlsdk.executors import shared_memory
-from rlsdk.executors.shared_memory import FIRST, LARGE, SharedArray, SharedArrays
-from rlsdk_parallel import Processes
-
-
-@attrs.frozen(eq=False)
-class Item:
-    first: Any
-    second: Any
-    note: str = ""
-
-
-def look(item: Item) -> tuple[float, float, bool, str]:
-    return float(item.first.sum()), float(item.second.sum()), bool(item.first.flags.writeable), item.note
+from rlsdk_parallel import Processes, shared_memory
+from rlsdk_parallel.shared_memory import FIRST, LARGE, SharedArray, SharedArrays
+from tests.in_processes import Item, look
 
 
 def test_items_arrive_as_they_were_sent_whatever_their_size() -> None:
@@ -123,7 +111,7 @@ def test_no_shared_memory_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> Non
 LEFT_OPEN = """
 import numpy as np, sys
 from rlsdk.environments import make_vec_env
-from tests.executors.test_shared_memory import Item
+from tests.in_processes import Item
 def work(environments, items):
     return [float(item.first.sum()) for item in items]
 if __name__ == "__main__":
@@ -136,7 +124,7 @@ if __name__ == "__main__":
 @pytest.mark.full
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_a_program_that_closes_nothing_leaves_nothing(method: str, tmp_path: Path) -> None:
-    script, root = tmp_path / "script.py", Path(__file__).parents[2]
+    script, root = tmp_path / "script.py", Path(__file__).parents[3]
     script.write_text(LEFT_OPEN)
     done = subprocess.run(  # noqa: PLW1510  # the return code is asserted below
         [sys.executable, script, method], capture_output=True, text=True, timeout=120, env={"PYTHONPATH": str(root)}

@@ -1,4 +1,7 @@
-"""The executor of this process, and the look-up of others by name: of packages, and of functions in modules."""
+"""Executors run independent items of work: in this process, or in an executor of a package, found by its name.
+
+rlsdk-parallel has `processes` and pools, rlsdk-ray has `ray`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.lazy import of_package
 from rlsdk.runtime.packages import named_module, pip_install
+
+__all__ = ["Executor", "SerialExecutor", "capacity", "make_executor", "names"]
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

@@ -1,4 +1,4 @@
-"""Processes on this machine, each with a function that answers requests and may store state between them."""
+"""Workers that store state between requests, and those that are processes on this machine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from rlsdk.errors import EnvironmentFault
-from rlsdk.executors.shared_memory import SharedArrays
-from rlsdk.executors.workers import (
+from rlsdk.interfaces import Executor
+from rlsdk_parallel.shared_memory import SharedArrays
+from rlsdk_parallel.workers import (
     End,
     Worker,
     WorkerDied,
@@ -36,6 +37,39 @@ CLOSING = 60.0
 """Seconds that processes have to close what they made."""
 Maker: TypeAlias = Callable[[], Callable[[Any], object]]
 """A function that makes the function which answers the requests of a worker."""
+
+
+class StatefulWorkers(Protocol):
+    """Workers that run until they are closed. Each has a separate function, which may store state between requests."""
+
+    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
+        """Send one request to each of some workers, which work in parallel, and return their answers by worker number.
+
+        A worker that died has a `rlsdk_parallel.workers.WorkerDied` instead of an answer. An exception of a function
+        is raised in the calling process. Large arrays in fields of `attrs` records are passed by reference, and stored
+        once if several requests contain them.
+        """
+        ...
+
+    def replace(self, index: int) -> None:
+        """Start a new worker in place of one that died. It calls its maker again for a new function, without the
+        earlier state."""
+
+    def close(self) -> None:
+        """End the workers."""
+
+
+@runtime_checkable
+class HasStatefulWorkers(Executor, Protocol):
+    """An executor whose workers can store state between requests, which parallel collecting needs."""
+
+    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulWorkers:
+        """Start one worker for each of the makers, which must be picklable.
+
+        The worker calls its maker, which returns the function that answers requests. Workers end when the calling
+        process ends.
+        """
+        ...
 
 
 class StatefulProcesses:
@@ -90,7 +124,7 @@ class StatefulProcesses:
     ) -> list[Any]:
         """Send each of the packed requests to the next process that is free, of `workers` or of all.
 
-        See `rlsdk.executors.workers.spread`, also for `replaced`. The result has what their functions returned.
+        See `rlsdk_parallel.workers.spread`, also for `replaced`. The result has what their functions returned.
 
         Raises:
             WorkError: a request ended its process twice; otherwise what a function raised.

@@ -18,54 +18,54 @@ from typing import Any
 import attrs
 import numpy as np
 import torch
+from torch import Tensor
 
-from rlsdk.environments.adapters.checks import Environment, Indices, chosen
-from rlsdk.environments.adapters.observations import ActionDecoder, concatenated
-from rlsdk.environments.states import masks_in, state_of, states_in
-from rlsdk.environments.vector.connected import ResetOptions, Seeds, SteppedVector, seed_of
-from rlsdk.environments.vector.stepping import (
-    Ended,
-    ItemT,
-    ResultT,
-    StepArrays,
-    StepRecords,
-    Work,
-    as_tensors,
-    groups,
-)
-from rlsdk.environments.vector.worker import (
+from rlsdk.environments import SteppedVector
+from rlsdk.errors import EnvironmentFault, WorkError, raised
+from rlsdk.records import EnvStep, Features, Observation
+from rlsdk.runtime import fresh_seed
+from rlsdk_parallel.environment_worker import (
     Assignment,
     Block,
     ByValue,
+    ItemT,
+    Maker,
     Request,
-    Stepped,
+    Rest,
+    ResultT,
+    Spaces,
+    StepArrays,
+    Work,
     arrays_in,
     bytes_for,
+    groups,
 )
-from rlsdk.errors import EnvironmentFault, WorkError, raised
-from rlsdk.executors.processes import StatefulProcesses
-from rlsdk.executors.workers import WORK, RepeatedFailure, WorkerDied
-from rlsdk.interfaces import StatefulWorkers
-from rlsdk.records import EnvStep, Features, Observation
-from rlsdk.runtime.process import fresh_seed
-from rlsdk.spaces import Space
+from rlsdk_parallel.processes import StatefulProcesses, StatefulWorkers
+from rlsdk_parallel.workers import WORK, RepeatedFailure, WorkerDied
+
+Indices = int | Sequence[int] | None
 
 
 class InWorkers:
-    """B environments in several workers, which answer the methods of `VectorWorker` and `EnvironmentGroup` by request.
+    """B environments in several workers, which answer requests for methods of `VectorWorker` and `SyncVectorEnv`.
 
     A subclass calls `assign` and starts the workers, before anything else. It decides what happens when one dies.
     """
 
+    # what SteppedVector gives the subclass
     num_envs: int
     name: str
-    seeds: Seeds
-    reset_options: ResetOptions
+    seeds: Any
+    decode: Any
+    reset_options: Any
     reset_seeds: Sequence[int | None]
     keeps_infos: bool
     info_names: tuple[str, ...]
     restarts: int
-    has_masks = False
+    has_masks: bool
+    records: Any
+    chosen: Callable[[Indices], list[int]]
+
     closed = False
     _base = 0
     """The seed of the last reset. Seeds for replaced workers are derived from it."""
@@ -73,19 +73,18 @@ class InWorkers:
 
     def assign(
         self,
-        makers: Sequence[Callable[[], Environment]],
-        spaces: tuple[Space, Space],
+        makers: Sequence[Maker],
+        spaces: Spaces,
         workers: int,
         block: Block | None = None,
     ) -> list[Assignment]:
         """Distribute the environments evenly over the workers, and return what each of them makes its `VectorWorker` from.
 
         Observations, rewards and flags are written to `block`, shared memory. Without it, `accept` of a subclass writes those
-        in answers to `records.arrays`.
+        in answers to `arrays`.
         """
         self.num_envs = count = len(makers)
-        arrays = StepArrays(*spaces, count, np.zeros) if block is None else arrays_in(block, spaces, count)
-        self._decode, self.records = ActionDecoder(spaces[1]), StepRecords(arrays)
+        self.arrays = StepArrays(spaces, count) if block is None else arrays_in(block, spaces, count)
         self.rows = [range(int(own[0]), int(own[-1]) + 1) for own in np.array_split(np.arange(count), workers)]
         """The numbers of the environments in each worker."""
         self._parts = [slice(rows.start, rows.stop) for rows in self.rows]
@@ -115,11 +114,11 @@ class InWorkers:
 
     def restore(self, index: int) -> None:
         """Begin new episodes in a new worker, with seeds of their own. It does not make the first step after them."""
-        seeds = [seed_of(self._base, i + self.restarts * self.num_envs) for i in self.rows[index]]
+        seeds = [self.seeds.derived(self._base, i + self.restarts * self.num_envs) for i in self.rows[index]]
         self.exchange({index: self.request("begin", seeds)})
 
     def request(self, name: str, *arguments: object) -> Request:
-        """The request to call a method of a worker or of its group of environments."""
+        """The request to call a method of a worker or of its environments."""
         return Request(name, arguments, self.keeps_infos, self.info_names)
 
     def exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
@@ -169,26 +168,34 @@ class InWorkers:
         self.reset_seeds = seeds = self.seeds.of(chosen, self.num_envs)
         options = self.reset_options.take()
         self.has_masks = all(self.ask("reset", [(seeds[part], options[part]) for part in self._parts]))
-        return self.records.first(self.has_masks)
+        return self._observation(self.records.all)
 
     def step(self, action: Features) -> EnvStep:
-        actions, valid = self._decode(action), None
-        answers = self.ask("step", [(actions[part],) for part in self._parts])
-        ends = [answer.ended if isinstance(answer, Stepped) else answer for answer in answers]
-        for index, answer in enumerate(answers):
-            if ends[index] is not None:
+        actions, valid = self.decode(action), None
+        rests: list[Rest | None] = self.ask("step", [(actions[part],) for part in self._parts])
+        some = [(index, rest) for index, rest in enumerate(rests) if rest is not None]
+        parts = [(self.rows[index].start, rest.ended) for index, rest in some if rest.ended is not None]
+        for index, rest in some:
+            if rest.ended is not None:
                 self.deaths.pop(index, None)
-            elif answer is not None and answer.lost:
-                valid = torch.ones(self.num_envs, dtype=torch.bool) if valid is None else valid
+            elif rest.lost:
+                valid = self.records.all.clone() if valid is None else valid
                 valid[self._parts[index]] = False
-        step = self.records.step(_joined(self.rows, ends), self.has_masks, valid)
-        return self._with_infos(step, answers) if self.keeps_infos or self.info_names else step
+        step = self.records.step(self._observation, self.arrays.reward.copy(), parts, valid)
+        return self._with_infos(step, [rest for _, rest in some]) if self.keeps_infos or self.info_names else step
 
-    def _with_infos(self, step: EnvStep, answers: Sequence[Stepped]) -> EnvStep:
+    def _observation(self, is_first: Tensor) -> Observation:
+        """The observation after the last step or reset, with `is_first` bool [B]."""
+        return self.arrays.observation(is_first, self.has_masks)
+
+    def _with_infos(self, step: EnvStep, rests: Sequence[Rest]) -> EnvStep:
         """The step with its infos and declared entries; empty, and 0, for environments that were not stepped."""
-        infos = list(chain.from_iterable(answer.infos for answer in answers)) if self.keeps_infos else None
-        entries = np.concatenate([answer.entries for answer in answers], axis=1)
-        return replace(step, infos=infos, info=as_tensors(self.info_names, entries))
+        if self.keeps_infos:
+            step = replace(step, infos=list(chain.from_iterable(rest.infos for rest in rests)))
+        if not self.info_names:
+            return step
+        entries = np.concatenate([rest.entries for rest in rests if rest.entries is not None], axis=1)
+        return replace(step, info=dict(zip(self.info_names, torch.from_numpy(entries), strict=True)))
 
     # --- states, attributes, methods ---------------------------------------------------------------------------------
 
@@ -196,18 +203,14 @@ class InWorkers:
         """A value that changes when the environments are stepped or reset; None if they are closed."""
         return None if self.closed else tuple(self.ask_all("fingerprint"))
 
-    def get_state(self) -> dict[str, object]:
-        """The state of the environments, as tensors and JSON scalars. Raises as `EnvironmentGroup.get_state`."""
-        return state_of(self.read_states(), self.has_masks)
-
     def read_states(self) -> list[dict[str, object]]:
-        """The state of every environment, in order."""
-        return list(chain.from_iterable(self.ask_all("get_state")))
+        """The state of every environment. Raises as `SyncVectorEnv.read_states`."""
+        return list(chain.from_iterable(self.ask_all("read_states")))
 
-    def set_state(self, state: object) -> None:
-        """Restore a state from `get_state`. Raises as `EnvironmentGroup.set_state`."""
-        states, self.has_masks = states_in(state, self.num_envs), masks_in(state)
-        self.ask("set_state", [((states[part], self.has_masks),) for part in self._parts])
+    def write_states(self, states: Sequence[Mapping[str, object]], has_masks: bool) -> None:
+        """Restore states from `read_states`. Raises as `SyncVectorEnv.write_states`."""
+        self.has_masks = has_masks
+        self.ask("write_states", [((states[part], has_masks),) for part in self._parts])
 
     def reset_infos(self) -> list[dict[str, object]]:
         """The `info` of each environment's last reset."""
@@ -230,28 +233,12 @@ class InWorkers:
         return self._of("env_method", (name, args, kwargs), indices)
 
     def _of(self, request: str, arguments: tuple[object, ...], indices: Indices) -> list[Any]:
-        wanted, places, found = chosen(indices, self.num_envs), self.rows, dict[int, object]()
+        wanted, places, found = self.chosen(indices), self.rows, dict[int, object]()
         own = [[i for i in wanted if i in place] for place in places]
         sent = [(*arguments, [i - place.start for i in rows]) for place, rows in zip(places, own, strict=True)]
         for rows, answer in zip(own, self.ask(request, sent), strict=True):
             found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
         return [found[i] for i in wanted]
-
-
-def _joined(places: Sequence[range], ends: Sequence[Ended | None]) -> Ended | None:
-    """The episodes that ended in all workers, in the order of environments; None if none ended."""
-    some = [(rows.start, ended) for rows, ended in zip(places, ends, strict=True) if ended is not None]
-    if not some:
-        return None
-    masks = [ended.mask for _, ended in some if ended.mask is not None]
-    return Ended(
-        [first + row for first, ended in some for row in ended.rows],
-        concatenated([ended.observation for _, ended in some]),
-        np.concatenate(masks) if masks else None,
-        [value for _, ended in some for value in ended.returns],
-        [value for _, ended in some for value in ended.lengths],
-        [value for _, ended in some for value in ended.successes],
-    )
 
 
 MAX_RESTARTS_IN_A_ROW = 3
@@ -270,7 +257,7 @@ class ProcessOptions:
     """`fork`, `forkserver` or `spawn`; None: the default of the platform."""
 
 
-LEAVE_RUNNING = ("get_attr", "set_attr", "env_method", "wrappers", "reset_infos", "get_state")
+LEAVE_RUNNING = ("get_attr", "set_attr", "env_method", "wrappers", "reset_infos", "read_states")
 """Requests whose errors end no training: the environments stand where they stood."""
 
 
@@ -285,20 +272,19 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
 
     def __init__(
         self,
-        makers: Sequence[Callable[[], Environment]],
-        observation_space: Space,
-        action_space: Space,
+        makers: Sequence[Maker],
+        spaces: Spaces,
         options: ProcessOptions,
         *,
         name: str,
         seed: int | None = None,
     ) -> None:
-        super().__init__(observation_space, action_space, name, seed)
-        self.options, pair, count = options, (observation_space, action_space), len(makers)
+        super().__init__(*spaces, name, seed)
+        self.options, count = options, len(makers)
         context = multiprocessing.get_context(options.start_method)
         # observations go through memory that all processes share: a pipe would copy them twice
-        block = context.RawArray("B", bytes_for(pair, count))
-        parts = self.assign(makers, pair, min(options.workers, count), block)
+        block = context.RawArray("B", bytes_for(spaces, count))
+        parts = self.assign(makers, spaces, min(options.workers, count), block)
         labels = [self.numbers(index) for index in range(len(parts))]
         # in the session of this process: apart, Linux shares the cores among sessions, and the short waits of a step take
         # up to five times as long on a busy machine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlsdk.executors.workers import Script
+from rlsdk_parallel.workers import Script
 
 ENVIRONMENT = """
 import gymnasium
