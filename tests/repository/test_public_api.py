@@ -35,7 +35,6 @@ MODULES = [
     "rlsdk.errors",
     "rlsdk.kernels.factory",
     "rlsdk.records",
-    "rlsdk.settings.glossary",
     "rlsdk.spaces",
     "rlsdk.tree",
     "rlsdk_lab.statistics",

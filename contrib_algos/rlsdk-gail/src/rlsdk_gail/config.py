@@ -13,7 +13,6 @@ from rlsdk.settings import (
     RecurrentConfig,
     choice,
     described,
-    glossary,
     in_range,
     positional,
     structure,
@@ -125,6 +124,4 @@ class GAILConfig(ClippedPolicySdeConfig):
             examples=(True,),
         ),
     )
-    policy_kwargs: RecurrentConfig = attrs.field(
-        factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, converter=_networks, kw_only=True)

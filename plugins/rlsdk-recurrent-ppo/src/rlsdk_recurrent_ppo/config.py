@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import ClippedPolicySdeConfig, RecurrentConfig, defaults, described, glossary, in_range, structure
+from rlsdk.settings import ClippedPolicySdeConfig, RecurrentConfig, defaults, described, in_range, structure
 
 
 def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
@@ -17,9 +17,7 @@ def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> Re
 class RecurrentPPOConfig(ClippedPolicySdeConfig):
     """The constructor parameters of RecurrentPPO, in order."""
 
-    policy_kwargs: RecurrentConfig = attrs.field(
-        factory=RecurrentConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, converter=_policy_settings, kw_only=True)
     sequence_length: int | None = attrs.field(
         default=None,
         kw_only=True,
