@@ -14,6 +14,19 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+__all__ = [
+    "flatten",
+    "is_finite",
+    "layout",
+    "leaves",
+    "map_tensors",
+    "number",
+    "numbered",
+    "split",
+    "stack",
+    "unflatten",
+]
+
 T = TypeVar("T")
 _Path = tuple[str | tuple[Hashable], ...]
 """The steps from the root of a tree to a leaf: a field as its name, a key or position as (key,)."""

@@ -10,7 +10,8 @@ from rlsdk import Agent
 from rlsdk.callbacks import CheckpointCallback, EvalCallback
 from rlsdk.environments import ConnectedEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
-from rlsdk.interfaces import Buffer, BuildContext, Parts, State, TorchPolicy
+from rlsdk.interfaces import Buffer, BuildContext, Parts, State
+from rlsdk.interfaces.policy import TorchPolicy
 from rlsdk.records import Transitions
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings.schedules import Schedule

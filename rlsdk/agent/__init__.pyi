@@ -8,4 +8,3 @@ from rlsdk.agent.agent import substituted as substituted
 from rlsdk.agent.agent_file import as_agent_file as as_agent_file
 from rlsdk.agent.agent_file import inspect_file as inspect_file
 from rlsdk.agent.agent_file import system_info as system_info
-from rlsdk.agent.prediction import Session as Session

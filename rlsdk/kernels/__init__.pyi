@@ -1,5 +1,6 @@
-from rlsdk.kernels.factory import graphed as graphed
+from rlsdk.kernels.factory import SLOTS as SLOTS
 from rlsdk.kernels.factory import graphed_transition as graphed_transition
+from rlsdk.kernels.factory import kernels_of as kernels_of
 from rlsdk.kernels.protocol import ActorCriticLayers as ActorCriticLayers
 from rlsdk.kernels.protocol import DenseNetwork as DenseNetwork
 from rlsdk.kernels.protocol import GreedyKernel as GreedyKernel

@@ -16,7 +16,6 @@ from rlsdk.registry.manifest import AlgorithmSpec as AlgorithmSpec
 from rlsdk.registry.manifest import Manifest as Manifest
 from rlsdk.registry.package_names import public_names as public_names
 from rlsdk.registry.packaged_files import Preset as Preset
-from rlsdk.registry.packaged_files import capabilities as capabilities
 from rlsdk.registry.packaged_files import capabilities_file as capabilities_file
 from rlsdk.registry.packaged_files import preset as preset
 from rlsdk.registry.packaged_files import preset_names as preset_names

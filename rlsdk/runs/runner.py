@@ -18,15 +18,9 @@ from rlsdk.agent import Agent, agent_class
 from rlsdk.agent.agent_file import system_info
 from rlsdk.agent.learning import chosen_sinks
 from rlsdk.agent.persistence import NOT_NETWORKS, SHARED
-from rlsdk.callbacks import (
-    Callback,
-    CheckpointCallback,
-    EvalCallback,
-    ProgressBar,
-    RestoreOnDivergence,
-    StopOnInterrupt,
-)
+from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, RestoreOnDivergence
 from rlsdk.callbacks.callback import steps_of_round
+from rlsdk.callbacks.periodic import StopOnInterrupt
 from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.environments.vectorize import require_vectorization

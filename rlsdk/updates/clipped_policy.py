@@ -10,7 +10,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import Distribution, State
-from rlsdk.kernels import KernelChoice, KernelSlot, factory, fixed_layers, graphed
+from rlsdk.kernels import KernelChoice, KernelSlot, factory, fixed_layers
+from rlsdk.kernels.factory import graphed
 from rlsdk.kernels.protocol import (
     Evaluation,
     LossGrads,

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.buffers import PrioritizedReplay, ReplayBuffer
+from rlsdk.buffers import ReplayBuffer
+from rlsdk.buffers.replay import PrioritizedReplay
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts

@@ -15,7 +15,8 @@ import attrs
 import pytest
 
 import rlsdk
-from rlsdk.callbacks import ProgressBar, StopOnInterrupt
+from rlsdk.callbacks import ProgressBar
+from rlsdk.callbacks.periodic import StopOnInterrupt
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError, one_line, printable
 from rlsdk.registry import find, load, register

@@ -1,4 +1,4 @@
-"""Chooses the fastest kernel for networks and optimizers. `hooks` offers these functions for those of `rlsdk.kernels.factory`.
+"""Chooses the fastest kernel for networks and optimizers. `hooks` offers these functions for those of `rlsdk.kernels.SLOTS`.
 
 Each takes the same arguments, and returns `reference` or None if no kernel fits.
 """
