@@ -14,18 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = [
-    "flatten",
-    "is_finite",
-    "layout",
-    "leaves",
-    "map_tensors",
-    "number",
-    "numbered",
-    "split",
-    "stack",
-    "unflatten",
-]
+__all__ = ["flatten", "layout", "leaves", "map_tensors", "number", "stack", "unflatten"]
 
 T = TypeVar("T")
 _Path = tuple[str | tuple[Hashable], ...]

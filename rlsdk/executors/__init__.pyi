@@ -9,4 +9,3 @@ from rlsdk.executors.workers import WorkerDied as WorkerDied
 from rlsdk.executors.workers import attempt as attempt
 from rlsdk.executors.workers import result_of as result_of
 from rlsdk.executors.workers import unsendable as unsendable
-from rlsdk.interfaces.parts import Executor as Executor

@@ -1,8 +1,6 @@
 from rlsdk.registry.discovery import Plugin as Plugin
-from rlsdk.registry.discovery import algorithms as algorithms
 from rlsdk.registry.discovery import find as find
 from rlsdk.registry.discovery import plugins as plugins
-from rlsdk.registry.discovery import register as register
 from rlsdk.registry.discovery import unregister as unregister
 from rlsdk.registry.guard import PluginSideEffect as PluginSideEffect
 from rlsdk.registry.hooks import hookimpl as hookimpl

@@ -10,7 +10,6 @@ from rlsdk.settings.actor_critic import memory_of as memory_of
 from rlsdk.settings.actor_critic import widths as widths
 from rlsdk.settings.agent_config import AgentConfig as AgentConfig
 from rlsdk.settings.agent_config import Normalization as Normalization
-from rlsdk.settings.constructor import bind as bind
 from rlsdk.settings.constructor import configured_by as configured_by
 from rlsdk.settings.fields import Default as Default
 from rlsdk.settings.fields import choice as choice

@@ -18,7 +18,8 @@ from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.interfaces.abilities import require_parts
 from rlsdk.records import Rollout, Sequences, Transitions
-from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
+from rlsdk.registry import AlgorithmSpec, Manifest, unregister
+from rlsdk.registry.discovery import register
 from rlsdk.training import OffPolicyPlan
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC

@@ -221,7 +221,6 @@ NOT_ENTRANCES = {
     "rlsdk.interfaces.shortcut": "its name is that of a method",
     "rlsdk.runs.RunDirectory": "a record",
     "rlsdk.runs.RunRequest": "a record, see rlsdk.runs.run",
-    "rlsdk.runs.require_resumable": "compares records of a run, whose algorithm was loaded",
     "rlsdk.runs.environment_of": "takes the spec of an algorithm that was loaded",
     "rlsdk.runs.find_agent": "finds a file",
     "rlsdk.runs.read_table": "reads a table of a file",
