@@ -1,5 +1,6 @@
 """Code that mypy and pyright check and that is not run. `warn_unused_ignores` requires an error where an ignore is."""
 
+from collections.abc import Callable
 from typing import Any, assert_type
 
 import gymnasium
@@ -12,10 +13,12 @@ from rlsdk.environments import ConnectedEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.interfaces import Buffer, BuildContext, Parts, State
 from rlsdk.interfaces.policy import TorchPolicy
+from rlsdk.kernels import protocol
 from rlsdk.records import Transitions
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings.schedules import Schedule
 from rlsdk_ars import ARS
+from rlsdk_kernels import choice
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_recurrent_ppo import RecurrentPPO
@@ -93,3 +96,12 @@ def of_plugins(
     assert_type(TQC.load("file").config, TQCConfig)
     assert_type(QRDQN.load("file").config.policy_kwargs.n_quantiles, int)
     assert_type(RecurrentPPO.load("file").config.policy_kwargs.lstm_hidden_size, int)
+
+
+def of_kernels() -> None:
+    """Kernels without a reference have the types of their slots; mypy checks the others where they return theirs."""
+    greedy: Callable[..., protocol.GreedyKernel | None] = choice.greedy_acting
+    normalization: Callable[..., protocol.NormalizationKernel | None] = choice.normalization
+    steps: Callable[..., protocol.PolicySteps | None] = choice.policy_steps
+    transition: Callable[..., protocol.ReplayedTransition[Any, Any, Any] | None] = choice.graphed_transition
+    print(greedy, normalization, steps, transition)

@@ -242,8 +242,8 @@ class RunDirectory:
             held: what the folder holds, in errors.
 
         Raises:
-            SettingsError: the record is of another algorithm or environment. It is also raised if a module would be imported, or
-                a file outside the folder written, and neither the request nor this machine vouches for the record.
+            SettingsError: the record is of another algorithm or environment. It is also raised if a module would be imported,
+                or a file outside the folder written, and neither the request nor this machine vouches for the record.
         """
         source = self.path / name
         if stored.algorithm != request.algorithm:

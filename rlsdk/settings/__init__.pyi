@@ -6,7 +6,6 @@ from rlsdk.settings.actor_critic import RecurrentConfig as RecurrentConfig
 from rlsdk.settings.actor_critic import as_activation as as_activation
 from rlsdk.settings.actor_critic import as_net_arch as as_net_arch
 from rlsdk.settings.actor_critic import as_optimizer as as_optimizer
-from rlsdk.settings.actor_critic import memory_of as memory_of
 from rlsdk.settings.actor_critic import widths as widths
 from rlsdk.settings.agent_config import AgentConfig as AgentConfig
 from rlsdk.settings.agent_config import Normalization as Normalization

@@ -15,11 +15,11 @@ from rlsdk.kernels.factory import graphed
 from rlsdk.kernels.protocol import (
     Evaluation,
     LossGrads,
-    LossRows,
     LossTerms,
     Minibatches,
     PolicyEvaluator,
     PolicyLoss,
+    PolicyRows,
     PolicySteps,
     PolicyVjp,
     Product,
@@ -190,7 +190,7 @@ def policy_steps_of(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> Poli
     return factory.policy_steps(evaluator, loss)
 
 
-def policy_loss(rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
+def policy_loss(rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
     """Return (the means named in `rlsdk.kernels.protocol.LOSSES`, [6]; the gradients of the loss).
 
     The gradients are float [N], with respect to log-probability, entropy and value.

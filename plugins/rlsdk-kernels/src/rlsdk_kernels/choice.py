@@ -6,7 +6,7 @@ Each takes the same arguments, and returns `reference` or None if no kernel fits
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -15,15 +15,11 @@ from rlsdk.kernels import (
     ActorCriticLayers,
     DenseNetwork,
     Differentiable,
-    GreedyKernel,
     KernelChoice,
-    NormalizationKernel,
     PolicyActor,
     PolicyEvaluator,
     PolicyLoss,
     PolicyRows,
-    PolicySteps,
-    ReplayedTransition,
     SquashedLayers,
     SquashedPolicy,
     VectorStep,
@@ -32,6 +28,12 @@ from rlsdk.kernels import (
 from rlsdk.records import Act, Observation
 from rlsdk_kernels.backends import NUMPY_WIDTH
 from rlsdk_kernels.compiled_library import has_avx2, may_compile
+
+if TYPE_CHECKING:
+    from rlsdk_kernels.compiled_steps import CompiledPolicySteps
+    from rlsdk_kernels.compiled_vectors import Normalization
+    from rlsdk_kernels.cuda_graphs import GraphedTransition
+    from rlsdk_kernels.dense_acting import GreedyActing
 
 InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
@@ -109,7 +111,7 @@ def greedy_acting(
     hooked: bool,
     actions: int,
     values_per_action: int,
-) -> GreedyKernel | None:
+) -> GreedyActing | None:
     """Return the kernel for acting greedily; None if no kernel fits, for example without dense layers."""
     off = hooked or backend_name(choice) is None
     if off or next(encoder.parameters(), None) is not None or not is_dense(modules):
@@ -180,7 +182,7 @@ def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
     return PolicyLossKernel()
 
 
-def policy_steps(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> PolicySteps | None:
+def policy_steps(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> CompiledPolicySteps | None:
     """Return compiled code that makes the gradient steps of `evaluator` and `loss` in one call; None: there is none."""
     if not may_compile():
         return None
@@ -215,7 +217,7 @@ def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool
 
 def graphed_transition(
     step: Callable[[InputsT, Generator], tuple[KeptT, TransientT]], env: object, generator: Generator
-) -> ReplayedTransition[InputsT, KeptT, TransientT] | None:
+) -> GraphedTransition[InputsT, KeptT, TransientT] | None:
     """Return the step of an environment as a CUDA graph; None if `generator` is on the CPU. See `GraphedTransition`."""
     if generator.device.type != "cuda":
         return None
@@ -255,7 +257,7 @@ def vector_step(flat: Tensor) -> Callable[[VectorStep], bool] | None:
     return CompiledStep()
 
 
-def normalization() -> NormalizationKernel | None:
+def normalization() -> Normalization | None:
     """Return what normalizes values [..] without graph in compiled code; None: there is no compiled code."""
     if not may_compile():
         return None

@@ -15,8 +15,9 @@ from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
+from rlsdk.networks import memory_of
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load, plugins
-from rlsdk.settings import describe, memory_of, merge
+from rlsdk.settings import describe, merge
 from rlsdk.spaces import choices_of
 from rlsdk_envs import ActionMasker, AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.datasets import random_dataset, recordable
