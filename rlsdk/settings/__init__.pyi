@@ -1,6 +1,5 @@
 from rlsdk.settings.actor_critic import ActorCriticConfig as ActorCriticConfig
 from rlsdk.settings.actor_critic import ClippedPolicyConfig as ClippedPolicyConfig
-from rlsdk.settings.actor_critic import ClippedPolicySdeConfig as ClippedPolicySdeConfig
 from rlsdk.settings.actor_critic import NetworkConfig as NetworkConfig
 from rlsdk.settings.actor_critic import RecurrentConfig as RecurrentConfig
 from rlsdk.settings.actor_critic import as_activation as as_activation

@@ -9,7 +9,7 @@ import attrs
 
 from rlsdk.errors import NetArchError, SettingsError, suggest
 from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs, positional
+from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings.strict import structure
 
@@ -18,7 +18,6 @@ __all__ = [
     "ActorAndCriticsConfig",
     "ActorCriticConfig",
     "ClippedPolicyConfig",
-    "ClippedPolicySdeConfig",
     "NetworkConfig",
     "RecurrentConfig",
     "UNIT",
@@ -340,7 +339,10 @@ def _networks(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCr
 
 @attrs.frozen
 class ClippedPolicyConfig(AgentConfig):
-    """The constructor parameters of PPO, in order, with the defaults of PPO."""
+    """The constructor parameters of PPO, in order, with the defaults of PPO.
+
+    A plugin without state-dependent exploration leaves it out: `without("use_sde", "sde_sample_freq")`.
+    """
 
     learning_rate: Schedule = attrs.field(default=Constant(3e-4), converter=as_schedule, validator=finite_schedule())
     n_steps: int = attrs.field(default=2048, validator=in_range(1))
@@ -362,16 +364,7 @@ class ClippedPolicyConfig(AgentConfig):
     ent_coef: float = attrs.field(default=0.0, validator=in_range(0))
     vf_coef: float = attrs.field(default=0.5, validator=in_range(0))
     max_grad_norm: float = attrs.field(default=0.5, validator=in_range(0, open_low=True))
+    use_sde: bool = False
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1))
     target_kl: float | None = attrs.field(default=None, validator=in_range(0, open_low=True))
     policy_kwargs: ActorCriticConfig = attrs.field(factory=ActorCriticConfig, converter=_networks, kw_only=True)
-
-
-@attrs.frozen(field_transformer=positional(use_sde="max_grad_norm", sde_sample_freq="use_sde"))
-class ClippedPolicySdeConfig(ClippedPolicyConfig):
-    """The constructor parameters of PPO with state-dependent exploration (gSDE), in the documented order.
-
-    The parameters of gSDE come before `target_kl`.
-    """
-
-    use_sde: bool = attrs.field(default=False, kw_only=True)
-    sde_sample_freq: int = attrs.field(default=-1, kw_only=True, validator=in_range(-1))

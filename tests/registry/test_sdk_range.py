@@ -217,6 +217,7 @@ NOT_ENTRANCES = {
     "rlsdk.registry.unregister": "forgets",
     "rlsdk.agent.as_agent_file": "makes the name of a file",
     "rlsdk.agent.inspect_file": "reads the manifest of a file",
+    "rlsdk.agent.SafetensorsSerializer.load": "reads tensors and JSON of a file",
     "rlsdk.interfaces.ability": "its name is that of a method",
     "rlsdk.interfaces.shortcut": "its name is that of a method",
     "rlsdk.runs.RunDirectory": "a record",

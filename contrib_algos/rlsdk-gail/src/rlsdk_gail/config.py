@@ -8,7 +8,7 @@ import attrs
 
 from rlsdk.errors import SettingsError
 from rlsdk.settings import (
-    ClippedPolicySdeConfig,
+    ClippedPolicyConfig,
     Normalization,
     RecurrentConfig,
     choice,
@@ -49,7 +49,7 @@ def _without_rewards(value: object) -> Normalization | None:
 
 
 @attrs.frozen(field_transformer=positional(**DOCUMENTED))
-class GAILConfig(ClippedPolicySdeConfig):
+class GAILConfig(ClippedPolicyConfig):
     """The constructor parameters of GAIL: the documented ones in order, then those of PPO, which trains the policy."""
 
     dataset: Dataset | None = attrs.field(
