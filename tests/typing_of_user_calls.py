@@ -13,7 +13,7 @@ from rlsdk.environments import ConnectedEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.interfaces import Buffer, BuildContext, Parts, State
 from rlsdk.interfaces.policy import TorchPolicy
-from rlsdk.kernels import protocol
+from rlsdk.kernels import KernelChoice, protocol
 from rlsdk.records import Transitions
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings.schedules import Schedule
@@ -98,10 +98,19 @@ def of_plugins(
     assert_type(RecurrentPPO.load("file").config.policy_kwargs.lstm_hidden_size, int)
 
 
-def of_kernels() -> None:
-    """Kernels without a reference have the types of their slots; mypy checks the others where they return theirs."""
+def of_kernels(
+    layers: Any,
+    setting: KernelChoice,
+    network: protocol.DenseNetwork,
+    evaluator: protocol.PolicyEvaluator[protocol.PolicyRows],
+    loss: protocol.PolicyLoss,
+) -> None:
+    """Kernels have the types of their slots."""
+    network = choice.dense_network(layers, layers, setting, False, network)
+    evaluator = choice.policy_evaluator(layers, setting, False, evaluator)
+    loss = choice.policy_loss(setting, loss)
     greedy: Callable[..., protocol.GreedyKernel | None] = choice.greedy_acting
     normalization: Callable[..., protocol.NormalizationKernel | None] = choice.normalization
     steps: Callable[..., protocol.PolicySteps | None] = choice.policy_steps
     transition: Callable[..., protocol.ReplayedTransition[Any, Any, Any] | None] = choice.graphed_transition
-    print(greedy, normalization, steps, transition)
+    print(network, evaluator, loss, greedy, normalization, steps, transition)

@@ -2,15 +2,12 @@ from rlsdk.kernels.factory import SLOTS as SLOTS
 from rlsdk.kernels.factory import graphed_transition as graphed_transition
 from rlsdk.kernels.factory import kernels_of as kernels_of
 from rlsdk.kernels.protocol import ActorCriticLayers as ActorCriticLayers
-from rlsdk.kernels.protocol import DenseNetwork as DenseNetwork
 from rlsdk.kernels.protocol import GumbelNoise as GumbelNoise
 from rlsdk.kernels.protocol import KernelChoice as KernelChoice
 from rlsdk.kernels.protocol import PolicyRows as PolicyRows
 from rlsdk.kernels.protocol import NormalNoise as NormalNoise
 from rlsdk.kernels.protocol import PlainHead as PlainHead
 from rlsdk.kernels.protocol import PolicyActor as PolicyActor
-from rlsdk.kernels.protocol import PolicyEvaluator as PolicyEvaluator
-from rlsdk.kernels.protocol import PolicyLoss as PolicyLoss
 from rlsdk.kernels.protocol import SquashedLayers as SquashedLayers
 from rlsdk.kernels.protocol import SquashedPolicy as SquashedPolicy
 from rlsdk.kernels.protocol import is_dense as is_dense

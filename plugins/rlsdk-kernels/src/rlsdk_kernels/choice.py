@@ -13,12 +13,9 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.kernels import (
     ActorCriticLayers,
-    DenseNetwork,
     Differentiable,
     KernelChoice,
     PolicyActor,
-    PolicyEvaluator,
-    PolicyLoss,
     PolicyRows,
     SquashedLayers,
     SquashedPolicy,
@@ -30,16 +27,21 @@ from rlsdk_kernels.backends import NUMPY_WIDTH
 from rlsdk_kernels.compiled_library import has_avx2, may_compile
 
 if TYPE_CHECKING:
+    from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
+    from rlsdk_kernels.compiled_policy import CompiledPolicyLoss
     from rlsdk_kernels.compiled_steps import CompiledPolicySteps
     from rlsdk_kernels.compiled_vectors import Normalization
     from rlsdk_kernels.cuda_graphs import GraphedTransition
     from rlsdk_kernels.dense_acting import GreedyActing
+    from rlsdk_kernels.dense_kernel import DenseLayers
+    from rlsdk_kernels.policy_loss import PolicyLossKernel
 
 InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
 ResultT = TypeVar("ResultT")
-RowsT = TypeVar("RowsT", bound=PolicyRows)
+ReferenceT = TypeVar("ReferenceT")
+"""What torch computes with, in the type that the core gives it: these functions return it where no kernel fits."""
 AnyAct = Act[Any, Any]
 """An act with the carry and the extras of any policy."""
 Acts = Callable[[Observation, Any, bool, Generator], AnyAct]
@@ -67,9 +69,9 @@ def dense_network(
     encoder: nn.Module,
     choice: KernelChoice,
     hooked: bool,
-    reference: DenseNetwork,
+    reference: ReferenceT,
     member: int | None = None,
-) -> DenseNetwork:
+) -> ReferenceT | DenseLayers:
     """Return the kernel for layers that follow an encoder.
 
     Args:
@@ -158,18 +160,18 @@ def policy_actor(
 
 
 def policy_evaluator(
-    layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: PolicyEvaluator[RowsT]
-) -> PolicyEvaluator[RowsT]:
+    layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: ReferenceT
+) -> ReferenceT | ActorCriticKernel[Any]:
     """Return the kernel for learning with an actor-critic network. Gradients of its parameters must be allocated."""
     name = backend_name(choice)
     if layers is None or hooked or name is None or not layers.differ_from_there:
         return reference
     from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
 
-    return ActorCriticKernel[RowsT](layers, name)
+    return ActorCriticKernel[PolicyRows](layers, name)
 
 
-def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
+def policy_loss(choice: KernelChoice, reference: ReferenceT) -> ReferenceT | CompiledPolicyLoss | PolicyLossKernel:
     """Return the fastest loss of an actor-critic method: a kernel for rows on the CPU, else `reference`."""
     if choice.setting in ("autograd", "torch") or choice.device != "cpu":
         return reference
@@ -182,7 +184,7 @@ def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
     return PolicyLossKernel()
 
 
-def policy_steps(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> CompiledPolicySteps | None:
+def policy_steps(evaluator: object, loss: object) -> CompiledPolicySteps | None:
     """Return compiled code that makes the gradient steps of `evaluator` and `loss` in one call; None: there is none."""
     if not may_compile():
         return None
