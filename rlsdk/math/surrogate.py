@@ -11,17 +11,6 @@ from torch import Tensor, nn
 
 from rlsdk.kernels import factory
 
-__all__ = [
-    "approximate_kl",
-    "clipped_surrogate",
-    "clipped_surrogate_grad",
-    "explained_variance",
-    "mean_of",
-    "normalized",
-    "value_error",
-    "value_error_grad",
-]
-
 
 def mean_of(values: Tensor, weight: Tensor | None) -> Tensor:
     """The mean of `values` [N], weighted by `weight` [N]; with weights 0 and 1, the mean over the rows of weight 1."""

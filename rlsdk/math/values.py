@@ -11,19 +11,6 @@ from torch import Tensor
 
 from rlsdk.kernels.factory import action_values, pairwise_huber
 
-__all__ = [
-    "clipped_double_q",
-    "greedy_target",
-    "half_squared_error",
-    "midpoints",
-    "quantile_huber",
-    "quantile_huber_loss",
-    "smooth_l1",
-    "squared_error",
-    "taken_values",
-    "td_error",
-]
-
 
 def midpoints(count: int, like: Tensor) -> Tensor:
     """Midpoints (i + 1/2) / count of `count` equal probability intervals, [count], in the dtype and on the device of `like`."""

@@ -13,23 +13,6 @@ from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings.strict import structure
 
-__all__ = [
-    "ACTIVATIONS",
-    "ActorAndCriticsConfig",
-    "ActorCriticConfig",
-    "ClippedPolicyConfig",
-    "NetworkConfig",
-    "RecurrentConfig",
-    "UNIT",
-    "arguments_of_class",
-    "as_activation",
-    "as_module_class",
-    "as_net_arch",
-    "as_optimizer",
-    "memory_of",
-    "widths",
-]
-
 ValueT = TypeVar("ValueT")
 
 

@@ -22,20 +22,6 @@ from rlsdk.settings.fields import Default, defaults, described, finite_schedule,
 from rlsdk.settings.schedules import Constant, Schedule, TrainFrequency, as_schedule, as_train_frequency
 from rlsdk.settings.strict import structure
 
-__all__ = [
-    "ContinuousOffPolicyConfig",
-    "DeterministicActorCriticConfig",
-    "DeterministicActorCriticNetworkConfig",
-    "DeterministicSettings",
-    "DiscreteValueConfig",
-    "OffPolicyConfig",
-    "QLearningConfig",
-    "SoftActorCriticConfig",
-    "SoftActorCriticNetworkConfig",
-    "UNIT",
-    "parse_entropy_coefficient",
-]
-
 UNIT = in_range(0.0, 1.0)
 
 

@@ -43,12 +43,6 @@ from rlsdk.settings.actor_critic import ClippedPolicyConfig
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled, shuffled_order
 from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
 
-__all__ = [
-    "AutogradEvaluator",
-    "Evaluator",
-    "evaluator_of",
-]
-
 COMMON = ("train/policy_gradient_loss", "train/value_loss", "train/entropy_loss")
 METRICS = (*COMMON, "train/approx_kl", "train/clip_fraction", "train/loss")  # in the order of `protocol.LOSSES`
 KL = METRICS.index("train/approx_kl")
