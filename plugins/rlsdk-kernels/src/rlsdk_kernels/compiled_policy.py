@@ -105,7 +105,7 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
 
 
 class CompiledPolicyLoss:
-    """See `rlsdk.kernels.PolicyLoss`."""
+    """See `rlsdk.kernels.protocol.PolicyLoss`."""
 
     def __call__(self, rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
         size, clip = rows.target.shape[0], terms.clip

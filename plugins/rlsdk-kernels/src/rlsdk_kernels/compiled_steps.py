@@ -54,7 +54,7 @@ class Order(Structure):
 
 
 class CompiledPolicySteps:
-    """See `rlsdk.kernels.PolicySteps`."""
+    """See `rlsdk.kernels.protocol.PolicySteps`."""
 
     def __init__(self, layers: ActorCriticLayers, actor: CompiledDense, critic: CompiledDense) -> None:
         """`actor` and `critic` evaluate the layers. The head has `sampling`."""

@@ -22,7 +22,7 @@ LossGrads = tuple[Tensor, Tensor | None, Tensor]
 
 
 class PolicyLossKernel:
-    """See `rlsdk.kernels.PolicyLoss`."""
+    """See `rlsdk.kernels.protocol.PolicyLoss`."""
 
     @np.errstate(all="ignore")  # numbers that are not finite appear in the result
     def __call__(self, rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
