@@ -28,7 +28,6 @@ __all__ = [
     "Observation",
     "Report",
     "Rollout",
-    "Scored",
     "Sequences",
     "StepData",
     "Transitions",

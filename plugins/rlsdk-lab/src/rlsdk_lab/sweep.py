@@ -178,7 +178,7 @@ def require_same_seeds(asked: RunRequest, known: Sweep | None, count: int | None
 
 
 def _require_enough_steps(asked: int | None, folder: Path, seeds: tuple[int, ...]) -> None:
-    """Check `asked` steps with `RunDirectory.require_enough_steps` for every seed that has a checkpoint. Raises as that function."""
+    """Check `asked` steps with `RunDirectory.require_enough_steps` for every seed with a checkpoint. Raises as that does."""
     for directory in [] if asked is None else [RunDirectory(folder / f"seed-{seed}") for seed in seeds]:
         if directory.checkpointed:
             directory.require_enough_steps(asked, directory.read_record().steps, directory.trained_steps)
