@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 import rlsdk
 from benchmarks.marked import write_table
 from rlsdk.environments import make_vec_env
-from rlsdk.executors import Executor, capacity, make_executor
+from rlsdk.executors import capacity, make_executor
+from rlsdk.interfaces import Executor
 from rlsdk.runs import RunRequest
 from rlsdk.runtime import quietly
 from rlsdk_lab.many_runs import run_all

@@ -14,6 +14,31 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
+__all__ = [
+    "ArtifactError",
+    "ContractViolation",
+    "DivergenceError",
+    "EnvironmentFault",
+    "MaskError",
+    "NetArchError",
+    "ObservationError",
+    "PluginError",
+    "ResourceError",
+    "RlsdkError",
+    "SettingsError",
+    "UnknownAttributeError",
+    "UnknownNameError",
+    "UnsupportedSpaceError",
+    "UsageError",
+    "WorkError",
+    "message_of",
+    "one_line",
+    "raised",
+    "require_file_name",
+    "shown",
+    "suggest",
+]
+
 
 class RlsdkError(Exception):
     """The base class of all errors of rlsdk: `except rlsdk.errors.RlsdkError` catches these and no others."""

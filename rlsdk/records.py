@@ -16,6 +16,24 @@ from torch import Tensor
 
 from rlsdk import tree
 
+__all__ = [
+    "Act",
+    "ActingState",
+    "Cursor",
+    "EnvStep",
+    "Episode",
+    "Features",
+    "FinalObservations",
+    "Metrics",
+    "Observation",
+    "Report",
+    "Rollout",
+    "Sequences",
+    "StepData",
+    "Transitions",
+    "successors",
+]
+
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 

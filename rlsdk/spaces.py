@@ -15,6 +15,24 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import ArtifactError
 
+__all__ = [
+    "Box",
+    "Dict",
+    "Discrete",
+    "MultiBinary",
+    "MultiDiscrete",
+    "Space",
+    "Tuple",
+    "choice_places",
+    "choices_of",
+    "dtype_of",
+    "from_json",
+    "leaf_spaces",
+    "map_leaves",
+    "shape_of",
+    "to_json",
+]
+
 MAX_ELEMENTS = 2**25
 """The largest number of elements of an array in a space that is read from a file."""
 MAX_DIMENSIONS, MAX_START = 32, 2**62

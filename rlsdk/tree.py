@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+__all__ = ["flatten", "layout", "leaves", "map_tensors", "number", "stack", "unflatten"]
+
 T = TypeVar("T")
 _Path = tuple[str | tuple[Hashable], ...]
 """The steps from the root of a tree to a leaf: a field as its name, a key or position as (key,)."""

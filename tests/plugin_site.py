@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rlsdk.errors import PluginError
-from rlsdk.registry import algorithms, find, load
-from rlsdk.registry.discovery import Plugin, plugins
+from rlsdk.registry import find, load
+from rlsdk.registry.discovery import Plugin, algorithms, plugins
 from tests.effort import limited
 from tests.throwaway import GOOD, MANIFEST
 

@@ -11,7 +11,8 @@ from torch import nn
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import FlattenEncoder
 from rlsdk.records import Act, Rollout
-from rlsdk.registry import AlgorithmSpec, Manifest, register
+from rlsdk.registry import AlgorithmSpec, Manifest
+from rlsdk.registry.discovery import register
 from rlsdk.settings import AgentConfig, described, in_range
 from rlsdk.training import OnPolicyPlan
 from rlsdk.tree import map_tensors

@@ -1,5 +1,6 @@
 """Code that mypy and pyright check and that is not run. `warn_unused_ignores` requires an error where an ignore is."""
 
+from collections.abc import Callable
 from typing import Any, assert_type
 
 import gymnasium
@@ -10,11 +11,14 @@ from rlsdk import Agent
 from rlsdk.callbacks import CheckpointCallback, EvalCallback
 from rlsdk.environments import ConnectedEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
-from rlsdk.interfaces import Buffer, BuildContext, Parts, State, TorchPolicy
+from rlsdk.interfaces import Buffer, BuildContext, Parts, State
+from rlsdk.interfaces.policy import TorchPolicy
+from rlsdk.kernels import KernelChoice, protocol
 from rlsdk.records import Transitions
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings.schedules import Schedule
 from rlsdk_ars import ARS
+from rlsdk_kernels import choice
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_recurrent_ppo import RecurrentPPO
@@ -92,3 +96,21 @@ def of_plugins(
     assert_type(TQC.load("file").config, TQCConfig)
     assert_type(QRDQN.load("file").config.policy_kwargs.n_quantiles, int)
     assert_type(RecurrentPPO.load("file").config.policy_kwargs.lstm_hidden_size, int)
+
+
+def of_kernels(
+    layers: Any,
+    setting: KernelChoice,
+    network: protocol.DenseNetwork,
+    evaluator: protocol.PolicyEvaluator[protocol.PolicyRows],
+    loss: protocol.PolicyLoss,
+) -> None:
+    """Kernels have the types of their slots."""
+    network = choice.dense_network(layers, layers, setting, False, network)
+    evaluator = choice.policy_evaluator(layers, setting, False, evaluator)
+    loss = choice.policy_loss(setting, loss)
+    greedy: Callable[..., protocol.GreedyKernel | None] = choice.greedy_acting
+    normalization: Callable[..., protocol.NormalizationKernel | None] = choice.normalization
+    steps: Callable[..., protocol.PolicySteps | None] = choice.policy_steps
+    transition: Callable[..., protocol.ReplayedTransition[Any, Any, Any] | None] = choice.graphed_transition
+    print(network, evaluator, loss, greedy, normalization, steps, transition)

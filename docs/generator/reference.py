@@ -14,7 +14,13 @@ from rlsdk import Agent
 from tests.repository.test_public_api import MODULES, PACKAGES
 
 ROOT = Path(__file__).parents[2]
-FURTHER = ("rlsdk.agent.prediction", "rlsdk_lab.comparison", "rlsdk_lab.plotting", "rlsdk.math.surrogate")
+FURTHER = (
+    "rlsdk.agent.prediction",
+    "rlsdk.kernels.factory",
+    "rlsdk_lab.comparison",
+    "rlsdk_lab.plotting",
+    "rlsdk.math.surrogate",
+)
 """Modules outside the reviewed list whose functions the pages use."""
 GROUPS = {
     "Everyday": (

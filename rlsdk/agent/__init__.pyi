@@ -1,11 +1,9 @@
 from rlsdk.agent.agent import Agent as Agent
 from rlsdk.agent.agent import agent_class as agent_class
 from rlsdk.agent.agent import from_parameters as from_parameters
-from rlsdk.agent.agent import load as load
-from rlsdk.agent.agent import make as make
 from rlsdk.agent.agent import part as part
 from rlsdk.agent.agent import substituted as substituted
 from rlsdk.agent.agent_file import as_agent_file as as_agent_file
 from rlsdk.agent.agent_file import inspect_file as inspect_file
 from rlsdk.agent.agent_file import system_info as system_info
-from rlsdk.agent.prediction import Session as Session
+from rlsdk.storage.archive import SafetensorsSerializer as SafetensorsSerializer

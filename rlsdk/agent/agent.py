@@ -24,7 +24,8 @@ from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, GymSpace
 from rlsdk.environments.wrapping import EnvInTraining
 from rlsdk.errors import ArtifactError
-from rlsdk.interfaces import Buffer, BuildContext, Parts, State, TorchPolicy
+from rlsdk.interfaces import Buffer, BuildContext, Parts, State
+from rlsdk.interfaces.policy import TorchPolicy
 from rlsdk.preprocessing import Normalizer, Preprocessing
 from rlsdk.records import ActingState, Cursor
 from rlsdk.registry import AlgorithmSpec

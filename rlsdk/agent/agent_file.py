@@ -39,8 +39,9 @@ from rlsdk.registry import load as load_plugin
 from rlsdk.registry.loading import agent_type, is_offered, plugin_of, spec_of_class
 from rlsdk.runtime.files import PLACES, may_be_place
 from rlsdk.runtime.packages import pip_install
-from rlsdk.settings import docstring, merge, unstructure
+from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
+from rlsdk.settings.strict import docstring
 from rlsdk.spaces import Dict, Space, Tuple, choice_places, dtype_of, from_json, leaf_spaces, to_json
 from rlsdk.storage import archive
 from rlsdk.storage.archive import AGENT_KIND

@@ -29,6 +29,7 @@ from rlsdk.networks.layers import architecture
 from rlsdk.records import ActingState, Cursor, Features, Observation
 from rlsdk.runtime.process import count_in, stored_like
 from rlsdk.settings.fields import MEMORY
+from rlsdk.settings.glossary import SHARED
 from rlsdk.spaces import Space
 from rlsdk.training.collector import joined
 from rlsdk.training.run import Run
@@ -324,7 +325,8 @@ def _changed(config: object, prefix: str = "") -> Iterator[tuple[str, str]]:
         value, default = getattr(config, setting.name), setting.default
         if attrs.has(type(value)):
             yield from _changed(value, f"{prefix}{setting.name}.")
-        elif needs := setting.metadata.get("needs"):
+        # as `meaning_of`, without the call: every constructor comes here
+        elif needs := {**SHARED.get(setting.name, {}), **setting.metadata}.get("needs"):
             usual = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
             if value != usual:
                 yield f"{prefix}{setting.name}", needs

@@ -21,6 +21,7 @@ from rlsdk.environments import connect, fingerprint_of
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import PlanAbilities, VectorEnv
 from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces.parts import Training
 from rlsdk.records import Cursor
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.registry.loading import require_usable
@@ -29,7 +30,6 @@ from rlsdk.settings import evolve, flat_scalars
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
 from rlsdk.spaces import Space
-from rlsdk.training import Training
 from rlsdk.training.collector import NoCollector
 from rlsdk.training.run import Run
 from rlsdk.training.train import require_exact, rounded_up, train

@@ -1,8 +1,5 @@
 from rlsdk.buffers.columns import Columns as Columns
 from rlsdk.buffers.factory import build_replay as build_replay
-from rlsdk.buffers.hindsight import GoalSelectionStrategy as GoalSelectionStrategy
-from rlsdk.buffers.hindsight import HindsightReplay as HindsightReplay
-from rlsdk.buffers.replay import PrioritizedReplay as PrioritizedReplay
 from rlsdk.buffers.replay import ReplayBuffer as ReplayBuffer
 from rlsdk.buffers.sequences import SequenceReplay as SequenceReplay
 from rlsdk.buffers.sequences import rows_in_order as rows_in_order

@@ -10,7 +10,6 @@ from rlsdk.callbacks.periodic import EveryNSteps as EveryNSteps
 from rlsdk.callbacks.periodic import LogEveryNSteps as LogEveryNSteps
 from rlsdk.callbacks.periodic import ParameterHistograms as ParameterHistograms
 from rlsdk.callbacks.periodic import ProgressBar as ProgressBar
-from rlsdk.callbacks.periodic import StopOnInterrupt as StopOnInterrupt
 from rlsdk.callbacks.periodic import StopOnMaxEpisodes as StopOnMaxEpisodes
 from rlsdk.callbacks.periodic import StopOnNoImprovement as StopOnNoImprovement
 from rlsdk.callbacks.periodic import StopOnRewardThreshold as StopOnRewardThreshold

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from rlsdk.errors import RlsdkError
-from rlsdk.registry import algorithms, extensions, preset_names
+from rlsdk.registry import extensions, preset_names
+from rlsdk.registry.discovery import algorithms
 
 SINKS = ("console", "tensorboard")
 EXECUTORS = ("in-process",)

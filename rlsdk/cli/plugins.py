@@ -13,7 +13,9 @@ import typer
 
 from rlsdk.cli.completions import Algorithm
 from rlsdk.errors import one_line
-from rlsdk.registry import Plugin, algorithms, capabilities, find, load, preset_names
+from rlsdk.registry import Plugin, find, load, preset_names
+from rlsdk.registry.discovery import algorithms
+from rlsdk.registry.packaged_files import capabilities
 from rlsdk.runtime.packages import pip_install
 
 if TYPE_CHECKING:

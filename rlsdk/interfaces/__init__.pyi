@@ -3,14 +3,11 @@ from rlsdk.interfaces.abilities import explain_names as explain_names
 from rlsdk.interfaces.abilities import require_inside as require_inside
 from rlsdk.interfaces.abilities import shortcut as shortcut
 from rlsdk.interfaces.environment import Collector as Collector
-from rlsdk.interfaces.environment import StepsInPlace as StepsInPlace
 from rlsdk.interfaces.environment import VectorEnv as VectorEnv
 from rlsdk.interfaces.environment import VectorEnvAbilities as VectorEnvAbilities
 from rlsdk.interfaces.parts import BuildContext as BuildContext
-from rlsdk.interfaces.parts import Conversion as Conversion
 from rlsdk.interfaces.parts import Executor as Executor
 from rlsdk.interfaces.parts import Frames as Frames
-from rlsdk.interfaces.parts import GoalRewards as GoalRewards
 from rlsdk.interfaces.parts import Parts as Parts
 from rlsdk.interfaces.parts import Plan as Plan
 from rlsdk.interfaces.parts import PlanAbilities as PlanAbilities
@@ -27,4 +24,3 @@ from rlsdk.interfaces.policy import Policy as Policy
 from rlsdk.interfaces.policy import PolicyAbilities as PolicyAbilities
 from rlsdk.interfaces.policy import State as State
 from rlsdk.interfaces.policy import Stateful as Stateful
-from rlsdk.interfaces.policy import TorchPolicy as TorchPolicy

@@ -60,17 +60,11 @@ ArgumentsT = ParamSpec("ArgumentsT")
 #     def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
 #         return reference  # unless the table has a function `policy_loss`, which then takes the arguments
 
-NAMES = (
-    *("dense_network", "dense_acting", "greedy_acting", "squashed_policy", "policy_actor", "policy_evaluator"),
-    *("policy_loss", "policy_steps", "optimizer_step", "vector_step", "clip_norm", "normalization"),
-    *("differentiable_dense", "convolutions", "sequential", "pairwise_huber", "action_values"),
-    *("discounted_sums", "advantages", "explained_variance"),
-    *("graphed_acting", "graphed_transition", "graphed_update"),
-)
-"""The functions that a package may offer. Each takes the arguments of the function of this module that has its name."""
-__all__ = [*NAMES, "NAMES", "kernels_of"]  # noqa: PLE0604  # all are names of functions below
+SLOTS: dict[str, Callable[..., Any]] = {}
+"""Name -> the function of the core that a kernel of this name replaces. It takes the same arguments and returns the same;
+its docstring has the shapes. Where torch must compute, it returns its argument `reference`, or None if it has none."""
 _tables: list[dict[str, Callable[..., Any] | None]] = []
-"""The table with all `NAMES`, once it is known. Torch's compiler can read a list, but not call what a cache needs."""
+"""The table with all `SLOTS`, once it is known. Torch's compiler can read a list, but not call what a cache needs."""
 _computed: dict[str, Callable[..., Any]] = {}
 """The functions of torch that return a result, not a kernel."""
 COMPARED = ("rlsdk_kernels",)
@@ -89,8 +83,8 @@ def _find_tables() -> list[dict[str, Callable[..., Any] | None]]:
     from rlsdk.registry.loading import offered_kernels
 
     table, problems = offered_kernels(PACKAGES) if KNOWN else ({}, ())
-    for name in sorted(set(table) - set(NAMES)):
-        problems = (*problems, f"an installed package offers the kernel {name!r}; {suggest(name, NAMES)}")
+    for name in sorted(set(table) - set(SLOTS)):
+        problems = (*problems, f"an installed package offers the kernel {name!r}; {suggest(name, SLOTS)}")
     _enter(table)
     for problem in problems:
         warnings.warn(
@@ -105,7 +99,10 @@ FORGET.extend((_tables.clear, _owners.clear))
 
 def _enter(table: Mapping[str, Callable[..., Any]]) -> None:
     _owners.update(map(_package, table.values()))
-    _tables[:] = [dict.fromkeys(NAMES) | {name: table[name] for name in NAMES if name in table}]
+    _tables[:] = [
+        dict[str, Callable[..., Any] | None](dict.fromkeys(SLOTS))
+        | {name: table[name] for name in SLOTS if name in table}
+    ]
     for name in _computed.keys() & table.keys():
         if _package(table[name]) not in COMPARED:
             _tables[0][name] = FirstUse(name, table[name], table[name], _computed[name])
@@ -122,8 +119,8 @@ def kernels_of(table: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
     Raises:
         SettingsError: there is no kernel of such a name.
     """
-    for name in set(table) - set(NAMES):
-        raise SettingsError(f"there is no kernel {name!r}; {suggest(name, NAMES)}")
+    for name in set(table) - set(SLOTS):
+        raise SettingsError(f"there is no kernel {name!r}; {suggest(name, SLOTS)}")
     before = list(_tables)
     _enter(table)
     try:
@@ -184,6 +181,7 @@ def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT,
         kernel: ResultT = found
         return kernel
 
+    SLOTS[name] = chosen
     return chosen
 
 
@@ -532,3 +530,6 @@ def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: f
         lam: lambda of generalized advantage estimation.
     """
     return by_torch.advantages(steps, value, next_value, gamma, lam)
+
+
+__all__ = [*SLOTS]  # noqa: PLE0604  # what the reference documents: the functions above

@@ -160,7 +160,7 @@ class SquashedPolicy(Kernel[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Sample
 
 
 class PolicyRows(Protocol):
-    """N steps to learn from; see `rlsdk.updates.PolicyBatch`."""
+    """N steps to learn from, such as a `rlsdk.updates.PolicyBatch`. Their numbers are float [N]."""
 
     @property
     def observation(self) -> Observation: ...
@@ -168,6 +168,14 @@ class PolicyRows(Protocol):
     def action(self) -> Tensor: ...
     @property
     def weight(self) -> Tensor | None: ...
+    @property
+    def log_prob(self) -> Tensor: ...
+    @property
+    def value(self) -> Tensor: ...
+    @property
+    def advantage(self) -> Tensor: ...
+    @property
+    def target(self) -> Tensor: ...
     def __len__(self) -> int: ...
 
 
@@ -206,19 +214,6 @@ class Evaluation:
         return self.made()
 
 
-class LossRows(PolicyRows, Protocol):
-    """The fields of a `PolicyBatch` that the loss of a policy uses, all float [N]."""
-
-    @property
-    def log_prob(self) -> Tensor: ...
-    @property
-    def value(self) -> Tensor: ...
-    @property
-    def advantage(self) -> Tensor: ...
-    @property
-    def target(self) -> Tensor: ...
-
-
 @dataclass(frozen=True, slots=True)
 class LossTerms:
     """The coefficients of the loss of an actor-critic method."""
@@ -244,7 +239,7 @@ LossGrads = tuple[Tensor, Tensor | None, Tensor]
 class PolicyLoss(Protocol):
     """The loss of an actor-critic method: returns (the means named in `LOSSES`, [6]; the gradients [N])."""
 
-    def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms, /) -> tuple[Tensor, LossGrads]: ...
+    def __call__(self, rows: PolicyRows, now: Evaluation, terms: LossTerms, /) -> tuple[Tensor, LossGrads]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,7 +257,7 @@ class PolicySteps(Protocol):
     """Makes a gradient step for each of several minibatches, in one call."""
 
     def __call__(
-        self, rows: LossRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep, /
+        self, rows: PolicyRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep, /
     ) -> tuple[Tensor, int, bool]:
         """Return (the sum over minibatches of the means named in `LOSSES`, [6]; the number of minibatches evaluated; whether
         the last one was above `largest_kl`)."""

@@ -1,5 +1,4 @@
 from rlsdk.math.surrogate import clipped_surrogate as clipped_surrogate
-from rlsdk.math.surrogate import conjugate_gradient as conjugate_gradient
 from rlsdk.math.surrogate import discounted_sums as discounted_sums
 from rlsdk.math.surrogate import explained_variance as explained_variance
 from rlsdk.math.surrogate import flat_grad as flat_grad
@@ -9,9 +8,7 @@ from rlsdk.math.surrogate import normalized as normalized
 from rlsdk.math.values import clipped_double_q as clipped_double_q
 from rlsdk.math.values import greedy_target as greedy_target
 from rlsdk.math.values import half_squared_error as half_squared_error
-from rlsdk.math.values import minimum_value as minimum_value
 from rlsdk.math.values import quantile_huber as quantile_huber
 from rlsdk.math.values import quantile_huber_loss as quantile_huber_loss
-from rlsdk.math.values import smallest as smallest
 from rlsdk.math.values import smooth_l1 as smooth_l1
 from rlsdk.math.values import taken_values as taken_values

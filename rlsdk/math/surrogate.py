@@ -4,23 +4,12 @@ gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import factory
-
-__all__ = [
-    "approximate_kl",
-    "clipped_surrogate",
-    "clipped_surrogate_grad",
-    "explained_variance",
-    "mean_of",
-    "normalized",
-    "value_error",
-    "value_error_grad",
-]
 
 
 def mean_of(values: Tensor, weight: Tensor | None) -> Tensor:
@@ -126,39 +115,6 @@ def segments_of(starts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     first_rows = starts.nonzero().squeeze(-1)
     segment = starts.cumsum(0) - 1
     return first_rows, segment, torch.arange(len(starts), device=starts.device) - first_rows[segment]
-
-
-def conjugate_gradient(
-    product: Callable[[Tensor], Tensor], b: Tensor, max_iter: int = 10, residual_tol: float = 1e-10
-) -> Tensor:
-    """An x with A x close to b, for a symmetric positive definite A given by `product(v)` = A v.
-
-    Source: Hestenes, Stiefel 1952. The solver stops when the squared residual is below `residual_tol`, or after `max_iter`
-    products. It also stops, and returns the current x, when A is not positive definite along a search direction.
-
-    Args:
-        product: the function v -> A v, float [D] -> float [D].
-        b: right-hand side, float [D].
-        max_iter: the largest number of products.
-        residual_tol: the squared norm of b - A x below which the solver stops.
-    """
-    x, residual = torch.zeros_like(b), b.clone()
-    direction, size = b.clone(), float(b.dot(b))
-    for _ in range(max_iter):
-        if size < residual_tol:
-            break
-        along = product(direction)
-        curvature = float(direction.dot(along))
-        # then the quadratic model has no minimum along this direction
-        if not curvature > 0.0:  # this is also True for NaN
-            break
-        step = size / curvature
-        x.add_(direction, alpha=step)
-        residual.sub_(along, alpha=step)
-        following = float(residual.dot(residual))
-        direction.mul_(following / size).add_(residual)
-        size = following
-    return x
 
 
 def flat_grad(

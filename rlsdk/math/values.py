@@ -6,26 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import inf
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from rlsdk.kernels.factory import action_values, pairwise_huber
-
-__all__ = [
-    "clipped_double_q",
-    "greedy_target",
-    "half_squared_error",
-    "midpoints",
-    "minimum_value",
-    "quantile_huber",
-    "quantile_huber_loss",
-    "smallest",
-    "smooth_l1",
-    "squared_error",
-    "taken_values",
-    "td_error",
-]
 
 
 def midpoints(count: int, like: Tensor) -> Tensor:
@@ -37,14 +21,6 @@ def midpoints(count: int, like: Tensor) -> Tensor:
 def _asymmetry(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """2 tau - 1 for tau = `midpoints(count)`, [count]. The tensor is cached: callers must not modify it."""
     return 2.0 * midpoints(count, torch.empty(0, dtype=dtype, device=device)) - 1.0
-
-
-def smallest(values: Tensor, count: int) -> Tensor:
-    """The `count` smallest entries of each row of float [N, M], in any order, [N, count]. NaN counts as the largest."""
-    # numpy has no gradients, no GPU, and cannot be traced
-    if not values.is_cpu or values.requires_grad or torch.compiler.is_compiling():
-        return values.topk(count, dim=-1, largest=False, sorted=False).values
-    return torch.from_numpy(np.partition(values.numpy(), count - 1)[:, :count])  # a quarter of the time of `topk`
 
 
 def quantile_huber_loss(
@@ -271,13 +247,6 @@ def squared_error(values: Tensor, target: Tensor, *, weight: Tensor | None = Non
     """
     loss, grad = half_squared_error(values, target, weight=weight)
     return 2.0 * loss, 2.0 * grad
-
-
-def minimum_value(values: Tensor) -> tuple[Tensor, Tensor]:
-    """(mean over rows of the smallest critic's value, 0-d; its gradient), for values float [C, N, 1] (arXiv:1812.05905)."""
-    # the gradient belongs to the critic that is the smallest for this row
-    smallest, chosen = values.min(0, keepdim=True)
-    return smallest.mean(), torch.zeros_like(values).scatter_(0, chosen, 1.0 / smallest.numel())
 
 
 def clipped_double_q(next_values: Tensor, bonus: Tensor, reward: Tensor, discount: Tensor) -> Tensor:

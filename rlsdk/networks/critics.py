@@ -22,12 +22,6 @@ from rlsdk.settings.actor_critic import ActorAndCriticsConfig, NetworkConfig
 
 T = TypeVar("T")
 
-__all__ = [
-    "ContinuousCritics",
-    "ValueOf",
-    "mean_value",
-]
-
 ValueOf = Callable[[Tensor], tuple[Tensor, Tensor]]
 """A function: outputs of the critics [C, N, outputs] -> (the value to maximize, 0-d; its gradient with respect to them)."""
 

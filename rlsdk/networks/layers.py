@@ -18,10 +18,6 @@ from rlsdk.kernels.reference import Differentiable, TorchLayers
 from rlsdk.kernels.structure import SeededDraws
 from rlsdk.runtime.process import derive, limited_threads
 
-__all__ = [
-    "architecture",
-]
-
 
 class Layers:
     """Calls children of a network one after another, [N, I] -> [N, O], as `nn.Sequential` does.

@@ -15,17 +15,9 @@ from rlsdk import tree
 from rlsdk.environments.states import read_state
 from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interfaces import (
-    BuildContext,
-    GoalRewards,
-    Parts,
-    Policy,
-    State,
-    Stateful,
-    VectorEnv,
-    VectorEnvAbilities,
-)
+from rlsdk.interfaces import BuildContext, Parts, Policy, State, Stateful, VectorEnv, VectorEnvAbilities
 from rlsdk.interfaces.abilities import require_inside
+from rlsdk.interfaces.parts import GoalRewards
 from rlsdk.preprocessing.normalizer import Normalizer, RolloutNormalizer, normalized_batch
 from rlsdk.records import Act, EnvStep, Features, Observation
 from rlsdk.runtime.process import stored_like

@@ -1,8 +1,6 @@
 from rlsdk.registry.discovery import Plugin as Plugin
-from rlsdk.registry.discovery import algorithms as algorithms
 from rlsdk.registry.discovery import find as find
 from rlsdk.registry.discovery import plugins as plugins
-from rlsdk.registry.discovery import register as register
 from rlsdk.registry.discovery import unregister as unregister
 from rlsdk.registry.guard import PluginSideEffect as PluginSideEffect
 from rlsdk.registry.hooks import hookimpl as hookimpl
@@ -16,7 +14,6 @@ from rlsdk.registry.manifest import AlgorithmSpec as AlgorithmSpec
 from rlsdk.registry.manifest import Manifest as Manifest
 from rlsdk.registry.package_names import public_names as public_names
 from rlsdk.registry.packaged_files import Preset as Preset
-from rlsdk.registry.packaged_files import capabilities as capabilities
 from rlsdk.registry.packaged_files import capabilities_file as capabilities_file
 from rlsdk.registry.packaged_files import preset as preset
 from rlsdk.registry.packaged_files import preset_names as preset_names

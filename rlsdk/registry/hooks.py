@@ -75,9 +75,9 @@ def serializers() -> Mapping[str, Callable[[], object]]:  # type: ignore[empty-b
 
 @hookspec(firstresult=True)
 def kernels() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
-    """Return name -> function that takes the place of the function of that name in `rlsdk.kernels.factory`, with its arguments.
+    """Return name -> function that takes the place of the one of that name in `rlsdk.kernels.SLOTS`, with its arguments.
 
-    `rlsdk.kernels.factory.NAMES` lists the names. The hook is called when the first kernel is looked up. `RLSDK_KERNELS=off`
+    The hook is called when the first kernel is looked up. `RLSDK_KERNELS=off`
     switches all kernels off, and `RLSDK_KERNELS=acme-kernel,rlsdk-kernels` uses those of these packages, the preferred first.
     `RLSDK_PLUGINS` has no effect on them.
     """

@@ -23,6 +23,7 @@ from rlsdk.registry.discovery import Plugin, find
 from rlsdk.registry.manifest import ManifestError, package_folder
 from rlsdk.runtime.files import PlainFileError, read_text, read_toml
 from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.glossary import meaning_of
 from rlsdk.settings.load import data_settings, environment_id
 from rlsdk.settings.strict import structure
 
@@ -46,7 +47,7 @@ class Preset:
         free = {
             field.name
             for field in attrs.fields(type(config))
-            if field.metadata.get("affects", "training") != "training"
+            if meaning_of(field).get("affects", "training") != "training"
         }
         free |= {"policy", "env", "seed", *data_settings(type(config))}
         own = {name: getattr(config, name) for name in free}

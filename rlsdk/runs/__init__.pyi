@@ -2,14 +2,10 @@ from rlsdk.runs.directory import RunDirectory as RunDirectory
 from rlsdk.runs.directory import find_agent as find_agent
 from rlsdk.runs.directory import folder_name as folder_name
 from rlsdk.runs.directory import read_metric as read_metric
-from rlsdk.runs.directory import require_kind as require_kind
-from rlsdk.runs.directory import require_resumable as require_resumable
-from rlsdk.runs.directory import require_trusted as require_trusted
 from rlsdk.runs.recorded_run import environment_of as environment_of
 from rlsdk.runs.request import RunRequest as RunRequest
 from rlsdk.runs.request import from_table as from_table
 from rlsdk.runs.request import read_table as read_table
-from rlsdk.runs.request import require_enough_steps as require_enough_steps
 from rlsdk.runs.runner import named_sinks as named_sinks
 from rlsdk.runs.runner import require_possible as require_possible
 from rlsdk.runs.runner import run as run

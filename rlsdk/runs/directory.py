@@ -53,17 +53,6 @@ KINDS = {
 }
 
 
-def require_kind(folder: Path, own: str) -> None:
-    """Check a folder before a command whose file is `own`, such as `run.json`, writes into it.
-
-    Raises:
-        SettingsError: another command wrote into the folder. The files of both commands would mix.
-    """
-    for name, held in KINDS.items():
-        if name != own and (folder / name).exists():
-            raise SettingsError(f"{folder} holds {held}; choose another --out")
-
-
 def folder_name(env: str) -> str:
     """Return an environment id as part of a path. Characters other than letters, digits, -, _ and . become -.
 
@@ -108,7 +97,7 @@ class RunDirectory:
         except OSError as error:
             raise SettingsError(f"cannot write into {self.path}: {error.strerror}; choose another --out") from None
         with claimed(self.path):
-            require_kind(self.path, kind)
+            self.require_kind(kind)
             if self.record.exists():
                 if any(self.path.rglob("*.rlsdk")):
                     raise SettingsError(
@@ -204,6 +193,85 @@ class RunDirectory:
         """The steps at the newest checkpoint, according to its name; 0 if there is none."""
         names = (path.stem.removeprefix("step_") for path in self.checkpoints.glob("step_*.rlsdk"))
         return max((int(name) for name in names if name.isdecimal()), default=0)
+
+    def require_kind(self, own: str) -> None:
+        """Check the folder before a command whose file is `own`, such as `run.json`, writes into it.
+
+        Raises:
+            SettingsError: another command wrote into the folder. The files of both commands would mix.
+        """
+        for name, held in KINDS.items():
+            if name != own and (self.path / name).exists():
+                raise SettingsError(f"{self.path} holds {held}; choose another --out")
+
+    def require_trusted(
+        self,
+        source: str,
+        *,
+        env: str | None = None,
+        settings: Mapping[str, object] | None = None,
+        files: Iterable[Path] = (),
+    ) -> None:
+        """Check what a file that may come from someone else, such as a suite, chooses for runs below this folder.
+
+        Args:
+            source: name of the file in errors.
+            env: the environment that the file names.
+            settings: the settings of agents that it names.
+            files: existing files that the runs will write.
+
+        Raises:
+            SettingsError: the environment would import a module or read a file, a setting is a path outside it, or a file is
+                a symbolic link, so that another file would be written. The message names `--trust`.
+        """
+        if env is not None:
+            require_own_environment(env, source, trust=False)
+        require_own_places(places_in(settings or {}), self.path, source, trust=False)
+        require_own_files(files, trust=False)
+
+    def require_resumable(
+        self, request: RunRequest, stored: Choices, name: str = RUN, files: Iterable[Path] = (), held: str = "a run"
+    ) -> None:
+        """Check the record `name` of what `request` continues: its algorithm and environment, and what it would decide.
+
+        Values that the request gives again are not checked, because the user chose them.
+
+        Args:
+            stored: the content of the record.
+            files: existing files that will be written.
+            held: what the folder holds, in errors.
+
+        Raises:
+            SettingsError: the record is of another algorithm or environment. It is also raised if a module would be imported,
+                or a file outside the folder written, and neither the request nor this machine vouches for the record.
+        """
+        source = self.path / name
+        if stored.algorithm != request.algorithm:
+            raise SettingsError(f"{self.path} holds {held} of {stored.algorithm!r}, not of {request.algorithm!r}")
+        require_same_environment(request.env, stored.env, f"{self.path} holds {held} on")
+        named = {key: place for key, place in stored.places.items() if key not in request.places}
+        trust = request.trust or record_made_here(source) is not None
+        if stored.env is not None:
+            require_own_environment(stored.env, source, trust=trust or request.env is not None)
+        require_own_places(named, self.path, str(source), trust=trust)
+        # Not by the seal, which covers the record only: links may have been added since.
+        require_own_files(files, trust=request.trust)
+        for given, chosen in ((request.executor, stored.executor), (request.vectorization, stored.vectorization)):
+            require_own_executor(chosen or "", str(source), trust=trust or given is not None)
+
+    def require_enough_steps(self, asked: int | None, planned: int, trained: int) -> None:
+        """Check the steps `asked` for this run, if any and it is resumed. Steps beyond the planned number do not count.
+
+        The last round of a run may exceed its steps: a run of 600 steps in rounds of 32 ends at step 608.
+
+        Raises:
+            SettingsError: the run has been trained for more steps.
+        """
+        if asked is not None and asked < min(planned, trained):
+            raise SettingsError(
+                f"--steps {asked} is less than the {trained} steps that {self.path} has been trained for; give more, or leave"
+                " it out"
+            )
 
     def _traces(self) -> list[Path]:
         """Return files of an earlier run that a new run would extend or mistake for its own."""
@@ -350,63 +418,6 @@ def _is_number(text: str) -> bool:
 # Checks of stored files. Untrusted files may not choose which module is imported, or which files are read or written.
 #
 # Trusted are files that the user trusts with `--trust`, and records of runs that this user made on this machine.
-
-
-def require_trusted(
-    source: str,
-    folder: Path,
-    *,
-    env: str | None = None,
-    settings: Mapping[str, object] | None = None,
-    files: Iterable[Path] = (),
-) -> None:
-    """Check what a file that may come from someone else, such as a suite, chooses for runs below `folder`.
-
-    Args:
-        source: name of the file in errors.
-        folder: where the runs write.
-        env: the environment that the file names.
-        settings: the settings of agents that it names.
-        files: existing files that the runs will write.
-
-    Raises:
-        SettingsError: the environment would import a module or read a file, a setting is a path outside `folder`, or a file is
-            a symbolic link, so that another file would be written. The message names `--trust`.
-    """
-    if env is not None:
-        require_own_environment(env, source, trust=False)
-    require_own_places(places_in(settings or {}), folder, source, trust=False)
-    require_own_files(files, trust=False)
-
-
-def require_resumable(
-    request: RunRequest, stored: Choices, source: Path, files: Iterable[Path], held: str = "a run"
-) -> None:
-    """Check the record `source` of what `request` continues: its algorithm and environment, and what it would decide.
-
-    Values that the request gives again are not checked, because the user chose them.
-
-    Args:
-        stored: the content of the record.
-        files: existing files that will be written.
-        held: what the folder holds, in errors.
-
-    Raises:
-        SettingsError: the record is of another algorithm or environment. It is also raised if a module would be imported, or a
-            file outside the folder written, and neither the request nor this machine vouches for the record.
-    """
-    if stored.algorithm != request.algorithm:
-        raise SettingsError(f"{source.parent} holds {held} of {stored.algorithm!r}, not of {request.algorithm!r}")
-    require_same_environment(request.env, stored.env, f"{source.parent} holds {held} on")
-    named = {name: place for name, place in stored.places.items() if name not in request.places}
-    trust = request.trust or record_made_here(source) is not None
-    if stored.env is not None:
-        require_own_environment(stored.env, source, trust=trust or request.env is not None)
-    require_own_places(named, source.parent, str(source), trust=trust)
-    # Not by the seal, which covers the record only: links may have been added since.
-    require_own_files(files, trust=request.trust)
-    for given, name in ((request.executor, stored.executor), (request.vectorization, stored.vectorization)):
-        require_own_executor(name or "", str(source), trust=trust or given is not None)
 
 
 def require_same_environment(given: str | None, stored: str | None, held: str) -> None:

@@ -127,20 +127,6 @@ class RunRecord:
         return attrs.evolve(found, places={name: found.places[name] for name in PLACES if name in found.places})
 
 
-def require_enough_steps(asked: int | None, planned: int, trained: int, folder: Path) -> None:
-    """Check the steps `asked` for a resumed run in `folder`, if any. Steps beyond the planned number do not count.
-
-    The last round of a run may exceed its steps: a run of 600 steps in rounds of 32 ends at step 608.
-
-    Raises:
-        SettingsError: the run has been trained for more steps.
-    """
-    if asked is not None and asked < min(planned, trained):
-        raise SettingsError(
-            f"--steps {asked} is less than the {trained} steps that {folder} has been trained for; give more, or leave it out"
-        )
-
-
 def option(text: str, limits: Limits | None = None, *, default: object = None, **how: object) -> Any:
     """Return a field of `RunRequest` that `rlsdk run` has as an option. `text` is its help.
 

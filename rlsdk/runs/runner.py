@@ -18,15 +18,9 @@ from rlsdk.agent import Agent, agent_class
 from rlsdk.agent.agent_file import system_info
 from rlsdk.agent.learning import chosen_sinks
 from rlsdk.agent.persistence import NOT_NETWORKS, SHARED
-from rlsdk.callbacks import (
-    Callback,
-    CheckpointCallback,
-    EvalCallback,
-    ProgressBar,
-    RestoreOnDivergence,
-    StopOnInterrupt,
-)
+from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressBar, RestoreOnDivergence
 from rlsdk.callbacks.callback import steps_of_round
+from rlsdk.callbacks.periodic import StopOnInterrupt
 from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.environments.vectorize import require_vectorization
@@ -38,7 +32,6 @@ from rlsdk.runs.directory import (
     RunDirectory,
     find_agent,
     folder_name,
-    require_resumable,
 )
 from rlsdk.runs.recorded_run import dataset_of, environment_of, require_same_dataset
 from rlsdk.runs.request import (
@@ -47,7 +40,6 @@ from rlsdk.runs.request import (
     RunRequest,
     chosen_preset,
     places_in,
-    require_enough_steps,
 )
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.packages import pip_install
@@ -445,7 +437,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             # `force_reset=False` continues the running episodes, so that the run equals one without interruption.
             lambda path: kind.load(path, env=envs, force_reset=False, device=record.device, custom_objects=given_again)
         )
-        require_enough_steps(request.steps, planned, agent.num_timesteps, directory.path)
+        directory.require_enough_steps(request.steps, planned, agent.num_timesteps)
         _require_exact(agent, record)
         agent.env_name = record.env or None
         # After loading: the newest checkpoint may be damaged, and an older one be used.
@@ -463,7 +455,7 @@ def _checked(request: RunRequest, directory: RunDirectory) -> RunRecord:
         SettingsError: the record is damaged, belongs to another run, or has entries that an untrusted file may not have.
     """
     stored = directory.read_record()
-    require_resumable(request, stored, directory.record, directory.written())
+    directory.require_resumable(request, stored, files=directory.written())
     device, places = request.settings.get("device", stored.device), {**stored.places, **request.places}
     fresh = {"places": places, "device": device, "status": "running", "error": None}
     return attrs.evolve(stored, **request.explicit(), **fresh)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.agent import Agent
-from rlsdk.agent import load as load_file
+from rlsdk.agent.agent import load as load_file
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes

@@ -11,7 +11,6 @@ import stat
 import struct
 import tempfile
 import tomllib
-import warnings
 from collections.abc import Callable
 from ctypes import CDLL
 from hashlib import sha256
@@ -51,21 +50,6 @@ def is_edited(text: str) -> bool:
     """Whether a text is anything but the result of `sealed`."""
     found = SEAL.search(text)
     return found is None or found[1] != sha256(text[: found.start()].encode()).hexdigest()[:16]
-
-
-def write_beside_edits(path: Path, text: str) -> Path:
-    """Write the result of `sealed` to `path`, or, with a warning, to the first `NAME_2`, `NAME_3`, .. if a user edited it.
-
-    Return the path; raises like `write_atomically`.
-    """
-    place, number = path, 1
-    while place.exists() and is_edited(place.read_bytes().decode(errors="replace")):
-        number += 1
-        place = path.with_name(f"{path.stem}_{number}{path.suffix}")
-    if place != path:
-        warnings.warn(f"{path} was edited and stays as it is; what is new is in {place}", stacklevel=3)
-    write_whole(place, text.encode())
-    return place
 
 
 def append_whole(path: Path, data: bytes) -> None:

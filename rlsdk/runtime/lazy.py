@@ -17,11 +17,6 @@ from typing import Any
 
 from rlsdk.errors import UnknownAttributeError, UnknownNameError
 
-__all__ = [
-    "attach",
-]
-
-
 _LINE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 _ALIAS = re.compile(r"^(\w+) = (\w+)$", re.MULTILINE)
 

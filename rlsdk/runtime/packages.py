@@ -22,11 +22,6 @@ from urllib.parse import urlsplit
 
 from rlsdk.errors import OURS, SettingsError, shown
 
-__all__ = [
-    "SDK",
-    "pip_install",
-]
-
 SDK = "rlsdk"
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?(?P<version>.*)", re.DOTALL)
 _QUOTED = re.compile(r"[\w ./:@%+,=<>~\[\]()*';^-]+")

@@ -20,14 +20,6 @@ from torch import Generator, Tensor
 from rlsdk.errors import SettingsError, shown
 from rlsdk.tree import leaves, map_tensors, numbered
 
-__all__ = [
-    "MAX_COUNT",
-    "MERSENNE_WORDS",
-    "count_in",
-    "put_back",
-    "stored_like",
-]
-
 T = TypeVar("T")
 
 

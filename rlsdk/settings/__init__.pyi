@@ -1,17 +1,13 @@
 from rlsdk.settings.actor_critic import ActorCriticConfig as ActorCriticConfig
 from rlsdk.settings.actor_critic import ClippedPolicyConfig as ClippedPolicyConfig
-from rlsdk.settings.actor_critic import ClippedPolicySdeConfig as ClippedPolicySdeConfig
 from rlsdk.settings.actor_critic import NetworkConfig as NetworkConfig
 from rlsdk.settings.actor_critic import RecurrentConfig as RecurrentConfig
 from rlsdk.settings.actor_critic import as_activation as as_activation
 from rlsdk.settings.actor_critic import as_net_arch as as_net_arch
 from rlsdk.settings.actor_critic import as_optimizer as as_optimizer
-from rlsdk.settings.actor_critic import memory_of as memory_of
 from rlsdk.settings.actor_critic import widths as widths
 from rlsdk.settings.agent_config import AgentConfig as AgentConfig
 from rlsdk.settings.agent_config import Normalization as Normalization
-from rlsdk.settings.agent_config import PolicyName as PolicyName
-from rlsdk.settings.constructor import bind as bind
 from rlsdk.settings.constructor import configured_by as configured_by
 from rlsdk.settings.fields import Default as Default
 from rlsdk.settings.fields import choice as choice
@@ -45,7 +41,6 @@ from rlsdk.settings.schedules import as_schedule as as_schedule
 from rlsdk.settings.strict import FieldDoc as FieldDoc
 from rlsdk.settings.strict import commented_toml as commented_toml
 from rlsdk.settings.strict import describe as describe
-from rlsdk.settings.strict import docstring as docstring
 from rlsdk.settings.strict import evolve as evolve
 from rlsdk.settings.strict import flat_scalars as flat_scalars
 from rlsdk.settings.strict import structure as structure

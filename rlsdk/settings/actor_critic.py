@@ -8,29 +8,10 @@ from typing import Any, TypeVar
 import attrs
 
 from rlsdk.errors import NetArchError, SettingsError, suggest
-from rlsdk.settings import glossary
 from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs, positional
+from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings.strict import structure
-
-__all__ = [
-    "ACTIVATIONS",
-    "ActorAndCriticsConfig",
-    "ActorCriticConfig",
-    "ClippedPolicyConfig",
-    "ClippedPolicySdeConfig",
-    "NetworkConfig",
-    "RecurrentConfig",
-    "UNIT",
-    "arguments_of_class",
-    "as_activation",
-    "as_module_class",
-    "as_net_arch",
-    "as_optimizer",
-    "memory_of",
-    "widths",
-]
 
 ValueT = TypeVar("ValueT")
 
@@ -225,22 +206,24 @@ class NetworkConfig:
 class ActorAndCriticsConfig(NetworkConfig):
     """The network settings of an actor and several critics, for Box actions. Those of an algorithm derive from it."""
 
-    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
-        default=None, converter=as_net_arch, metadata=glossary.NET_ARCH
-    )
+    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(default=None, converter=as_net_arch)
     n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
     share_features_extractor: bool = attrs.field(
         default=False,
         metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),
     )
-    actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
-    actor_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    actor_class: Any = attrs.field(default=None, converter=as_module_class)
+    actor_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)
+    critic_class: Any = attrs.field(
+        default=None,
+        converter=as_module_class,
+        metadata=described(
+            "torch module that replaces each whole critic, called n_critics times with (gymnasium space, action_dim,"
+            " output_dim, **critic_kwargs); maps preprocessed observations and actions in [-1, 1] to [N, output_dim];"
+            " none = features extractor and net_arch"
+        ),
     )
-    critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CONTINUOUS_CRITIC_CLASS)
-    critic_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
-    )
+    critic_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)
 
 
 @attrs.frozen(kw_only=True)
@@ -250,7 +233,7 @@ class ActorCriticConfig(NetworkConfig):
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
         default=None,
         converter=as_net_arch,
-        metadata=glossary.NET_ARCH | {"source": "none = [64, 64] for pi and vf, [] after NatureCNN"},
+        metadata={"source": "none = [64, 64] for pi and vf, [] after NatureCNN"},
     )
     activation_fn: str | Callable[..., Any] = attrs.field(
         default="tanh",
@@ -279,14 +262,10 @@ class ActorCriticConfig(NetworkConfig):
     share_features_extractor: bool = attrs.field(
         default=True, metadata=described("actor and critic share one features extractor")
     )
-    actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
-    actor_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
-    )
-    critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CRITIC_CLASS)
-    critic_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
-    )
+    actor_class: Any = attrs.field(default=None, converter=as_module_class)
+    actor_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)
+    critic_class: Any = attrs.field(default=None, converter=as_module_class)
+    critic_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)
 
 
 def memory_of(policy: str) -> str | None:
@@ -298,8 +277,8 @@ def memory_of(policy: str) -> str | None:
 class RecurrentConfig(ActorCriticConfig):
     """The network settings of recurrent policies."""
 
-    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.LSTM_HIDDEN_SIZE)
-    n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=glossary.N_LSTM_LAYERS)
+    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1))
+    n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16))
     shared_lstm: bool = attrs.field(
         default=False,
         metadata=described(
@@ -311,7 +290,7 @@ class RecurrentConfig(ActorCriticConfig):
         default=True,
         metadata=described("the critic has separate recurrent layers; false = a linear layer instead") | needs(MEMORY),
     )
-    lstm_kwargs: Mapping[str, object] | None = attrs.field(default=None, metadata=glossary.LSTM_KWARGS)
+    lstm_kwargs: Mapping[str, object] | None = None
     memory_class: Any = attrs.field(
         default=None,
         converter=as_module_class,
@@ -321,9 +300,7 @@ class RecurrentConfig(ActorCriticConfig):
         )
         | needs(MEMORY),
     )
-    memory_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
-    )
+    memory_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)
 
     def __attrs_post_init__(self) -> None:
         if self.shared_lstm and self.enable_critic_lstm:
@@ -345,47 +322,32 @@ def _networks(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCr
 
 @attrs.frozen
 class ClippedPolicyConfig(AgentConfig):
-    """The constructor parameters of PPO, in order, with the defaults of PPO."""
+    """The constructor parameters of PPO, in order, with the defaults of PPO.
 
-    learning_rate: Schedule = attrs.field(
-        default=Constant(3e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
+    A plugin without state-dependent exploration leaves it out: `without("use_sde", "sde_sample_freq")`.
+    """
+
+    learning_rate: Schedule = attrs.field(default=Constant(3e-4), converter=as_schedule, validator=finite_schedule())
+    n_steps: int = attrs.field(default=2048, validator=in_range(1))
+    batch_size: int | None = attrs.field(
+        default=64,
+        validator=in_range(1),
+        metadata=described("steps per minibatch; none = the whole rollout", unit="steps", tune=(32, 2048)),
     )
-    n_steps: int = attrs.field(default=2048, validator=in_range(1), metadata=glossary.N_STEPS)
-    batch_size: int | None = attrs.field(default=64, validator=in_range(1), metadata=glossary.MINIBATCH_SIZE)
-    n_epochs: int = attrs.field(default=10, validator=in_range(1), metadata=glossary.N_EPOCHS)
-    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
-    gae_lambda: float = attrs.field(default=0.95, validator=UNIT, metadata=glossary.GAE_LAMBDA)
-    clip_range: Schedule = attrs.field(
-        default=Constant(0.2), converter=as_schedule, validator=finite_schedule(), metadata=glossary.CLIP_RANGE
-    )
+    n_epochs: int = attrs.field(default=10, validator=in_range(1))
+    gamma: float = attrs.field(default=0.99, validator=UNIT)
+    gae_lambda: float = attrs.field(default=0.95, validator=UNIT)
+    clip_range: Schedule = attrs.field(default=Constant(0.2), converter=as_schedule, validator=finite_schedule())
     clip_range_vf: Schedule | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(as_schedule),
         validator=attrs.validators.optional(finite_schedule()),
-        metadata=glossary.CLIP_RANGE_VF,
     )
-    normalize_advantage: bool = attrs.field(default=True, metadata=glossary.NORMALIZE_ADVANTAGE)
-    ent_coef: float = attrs.field(default=0.0, validator=in_range(0), metadata=glossary.ENT_COEF)
-    vf_coef: float = attrs.field(default=0.5, validator=in_range(0), metadata=glossary.VF_COEF)
-    max_grad_norm: float = attrs.field(
-        default=0.5, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
-    )
-    target_kl: float | None = attrs.field(
-        default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
-    )
-    policy_kwargs: ActorCriticConfig = attrs.field(
-        factory=ActorCriticConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
-
-
-@attrs.frozen(field_transformer=positional(use_sde="max_grad_norm", sde_sample_freq="use_sde"))
-class ClippedPolicySdeConfig(ClippedPolicyConfig):
-    """The constructor parameters of PPO with state-dependent exploration (gSDE), in the documented order.
-
-    The parameters of gSDE come before `target_kl`.
-    """
-
-    use_sde: bool = attrs.field(default=False, kw_only=True, metadata=glossary.USE_SDE)
-    sde_sample_freq: int = attrs.field(
-        default=-1, kw_only=True, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ
-    )
+    normalize_advantage: bool = True
+    ent_coef: float = attrs.field(default=0.0, validator=in_range(0))
+    vf_coef: float = attrs.field(default=0.5, validator=in_range(0))
+    max_grad_norm: float = attrs.field(default=0.5, validator=in_range(0, open_low=True))
+    use_sde: bool = False
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1))
+    target_kl: float | None = attrs.field(default=None, validator=in_range(0, open_low=True))
+    policy_kwargs: ActorCriticConfig = attrs.field(factory=ActorCriticConfig, converter=_networks, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from rlsdk.errors import SettingsError, UsageError
-from rlsdk.settings import docstring, structure
-from rlsdk.settings.strict import parameters, signature
+from rlsdk.settings import structure
+from rlsdk.settings.strict import docstring, parameters, signature
 
 P = ParamSpec("P")
 ConfigT = TypeVar("ConfigT")

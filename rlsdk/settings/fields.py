@@ -37,6 +37,8 @@ def described(  # all arguments except the text have defaults
 ) -> dict[str, object]:
     """Return field metadata: the meaning of a hyper-parameter, its unit, the source of its default and a range for tuning.
 
+    Fields of names that many algorithms have, such as `gamma`, `learning_rate`, `n_steps` or `policy_kwargs`, need none.
+
     The contract kit reads `affects` and `examples`. `affects` is what the setting changes. `examples` are values other than the
     default, each of which has that effect. Give them if valid values do not follow from the type: names, tables and classes.
 
@@ -45,13 +47,14 @@ def described(  # all arguments except the text have defaults
     """
     if affects not in get_args(Affects):
         raise ValueError(f"affects = {affects!r} of the setting {text!r} is not one of {', '.join(get_args(Affects))}")
-    return {"help": text, "unit": unit, "source": source, "tune": tune, "affects": affects, "examples": examples}
+    about = {"unit": unit, "source": source, "tune": tune, "affects": affects, "examples": examples}
+    return {"help": text, **about, "needs": ""}
 
 
 def needs(what: str) -> dict[str, object]:
     """Return metadata of a hyper-parameter that has an effect only with another one: `described(..) | needs("use_sde")`.
 
-    `what` is the setting of the algorithm that must be true, or `MEMORY`. Agents warn if the hyper-parameter is changed without
+    `what` is the setting of the algorithm that must be true, or "memory". Agents warn if the hyper-parameter is changed without
     `what`.
     """
     return {"needs": what}

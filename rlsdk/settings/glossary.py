@@ -1,6 +1,14 @@
-"""Descriptions of the hyper-parameters that several algorithms have."""
+"""What the hyper-parameters that several algorithms have mean: a constant describes the settings of its name in lower case.
+
+A config class that gives a field of such a name no text gets this one; see `meaning_of`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
 
 from rlsdk.settings.fields import MEMORY, described, needs
 
@@ -18,7 +26,6 @@ REPLAY_BUFFER_CLASS = described(
     "replay buffer: uniform, prioritized, hindsight, or a class; none = uniform", examples=("prioritized",)
 )
 REPLAY_BUFFER_KWARGS = described("further arguments of the replay buffer", examples=({"n_steps": 2},))
-N_STEP_TARGETS = described("n of n-step returns: rewards summed in a target before it bootstraps", tune=(1, 5))
 OPTIMIZE_MEMORY_USAGE = described(
     "store each observation once instead of twice, which halves the memory; targets at time limits stay exact",
     affects="memory",
@@ -37,7 +44,6 @@ LSTM_KWARGS = described("further arguments of torch.nn.LSTM or torch.nn.GRU", ex
     MEMORY
 )
 N_STEPS = described("steps of each environment per rollout", unit="vector steps", tune=(8, 4096))
-MINIBATCH_SIZE = described("steps per minibatch; none = the whole rollout", unit="steps", tune=(32, 2048))
 N_EPOCHS = described("passes over each rollout", tune=(1, 30))
 GAE_LAMBDA = described(
     "lambda of generalized advantage estimation: lower = more bias, less variance",
@@ -57,7 +63,7 @@ NORMALIZE_ADVANTAGE = described(
 ENT_COEF = described("weight of the entropy bonus in the loss", tune=(0, 0.1))
 VF_COEF = described("weight of the value loss", tune=(0.1, 1))
 MAX_GRAD_NORM = described("maximum global norm of gradients; larger gradients are scaled down to it")
-EARLY_STOP_KL = described(
+TARGET_KL = described(
     "stop the epochs of an update if the approximate KL divergence exceeds 1.5 times this value; none = never"
 )
 POLICY_KWARGS = described("settings of the networks")
@@ -75,9 +81,16 @@ CRITIC_CLASS = described(
     "torch module that replaces the whole value function, called with (gymnasium space, 1, **critic_kwargs);"
     " maps preprocessed observations to [N, 1]; none = features extractor and net_arch"
 )
-CONTINUOUS_CRITIC_CLASS = described(
-    "torch module that replaces each whole critic, called n_critics times with (gymnasium space, action_dim,"
-    " output_dim, **critic_kwargs); maps preprocessed observations and actions in [-1, 1] to [N, output_dim];"
-    " none = features extractor and net_arch"
+NETWORK_KWARGS = ACTOR_KWARGS = CRITIC_KWARGS = MEMORY_KWARGS = described(
+    "further arguments of the class in the setting of the same name (actor_kwargs: of actor_class)"
 )
-OWN_KWARGS = described("further arguments of the class in the setting of the same name (actor_kwargs: of actor_class)")
+
+SHARED: dict[str, Mapping[str, object]] = {
+    name.lower(): value for name, value in list(globals().items()) if name.isupper() and isinstance(value, dict)
+}
+"""Name of a setting -> its description."""
+
+
+def meaning_of(field: attrs.Attribute[Any]) -> Mapping[str, Any]:
+    """The metadata of a field; what it leaves out is taken from the constant of its name. See `described` and `needs`."""
+    return {**SHARED.get(field.name, {}), **field.metadata}

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Protocol
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.settings import glossary
 from rlsdk.settings.action_noise import ActionNoise, as_action_noise
 from rlsdk.settings.actor_critic import (
     ActorAndCriticsConfig,
@@ -22,20 +21,6 @@ from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.fields import Default, defaults, described, finite_schedule, in_range, is_float32, needs, positional
 from rlsdk.settings.schedules import Constant, Schedule, TrainFrequency, as_schedule, as_train_frequency
 from rlsdk.settings.strict import structure
-
-__all__ = [
-    "ContinuousOffPolicyConfig",
-    "DeterministicActorCriticConfig",
-    "DeterministicActorCriticNetworkConfig",
-    "DeterministicSettings",
-    "DiscreteValueConfig",
-    "OffPolicyConfig",
-    "QLearningConfig",
-    "SoftActorCriticConfig",
-    "SoftActorCriticNetworkConfig",
-    "UNIT",
-    "parse_entropy_coefficient",
-]
 
 UNIT = in_range(0.0, 1.0)
 
@@ -59,25 +44,23 @@ class OffPolicyConfig(AgentConfig):
         default=Constant(3e-4),
         converter=as_schedule,
         validator=finite_schedule(),
-        metadata=glossary.LEARNING_RATE,
     )
-    buffer_size: int = attrs.field(default=1_000_000, validator=in_range(1), metadata=glossary.BUFFER_SIZE)
-    learning_starts: int = attrs.field(default=100, validator=in_range(0), metadata=glossary.LEARNING_STARTS)
-    batch_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.BATCH_SIZE)
-    tau: float = attrs.field(default=0.005, validator=UNIT, metadata=glossary.TAU)
-    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
-    train_freq: TrainFrequency = attrs.field(
-        default=TrainFrequency(1, "step"), converter=as_train_frequency, metadata=glossary.TRAIN_FREQ
+    buffer_size: int = attrs.field(default=1_000_000, validator=in_range(1))
+    learning_starts: int = attrs.field(default=100, validator=in_range(0))
+    batch_size: int = attrs.field(default=256, validator=in_range(1))
+    tau: float = attrs.field(default=0.005, validator=UNIT)
+    gamma: float = attrs.field(default=0.99, validator=UNIT)
+    train_freq: TrainFrequency = attrs.field(default=TrainFrequency(1, "step"), converter=as_train_frequency)
+    gradient_steps: int = attrs.field(default=1, validator=in_range(-1))
+    replay_buffer_class: str | Callable[..., Any] | None = None
+    replay_buffer_kwargs: Mapping[str, object] | None = None
+    optimize_memory_usage: bool = False
+    n_steps: int = attrs.field(
+        default=1,
+        kw_only=True,
+        validator=in_range(1),
+        metadata=described("n of n-step returns: rewards summed in a target before it bootstraps", tune=(1, 5)),
     )
-    gradient_steps: int = attrs.field(default=1, validator=in_range(-1), metadata=glossary.GRADIENT_STEPS)
-    replay_buffer_class: str | Callable[..., Any] | None = attrs.field(
-        default=None, metadata=glossary.REPLAY_BUFFER_CLASS
-    )
-    replay_buffer_kwargs: Mapping[str, object] | None = attrs.field(
-        default=None, metadata=glossary.REPLAY_BUFFER_KWARGS
-    )
-    optimize_memory_usage: bool = attrs.field(default=False, metadata=glossary.OPTIMIZE_MEMORY_USAGE)
-    n_steps: int = attrs.field(default=1, kw_only=True, validator=in_range(1), metadata=glossary.N_STEP_TARGETS)
 
 
 @attrs.frozen(field_transformer=positional(action_noise="gradient_steps"))
@@ -110,10 +93,8 @@ class DiscreteValueConfig(NetworkConfig):
             "dueling network: a value of the observation plus an advantage of each action", source="arXiv:1511.06581"
         ),
     )
-    network_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.NETWORK_CLASS)
-    network_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
-    )
+    network_class: Any = attrs.field(default=None, converter=as_module_class)
+    network_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)
 
 
 # a named function per class: type checkers accept a dict in the constructor only where one converts it
@@ -157,9 +138,7 @@ class QLearningConfig(OffPolicyConfig):
     exploration_final_eps: float = attrs.field(
         default=0.05, validator=UNIT, metadata=described("final epsilon, the probability of a random action")
     )
-    max_grad_norm: float | None = attrs.field(
-        default=10.0, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
-    )
+    max_grad_norm: float | None = attrs.field(default=10.0, validator=in_range(0, open_low=True))
     double_q: bool = attrs.field(
         default=False,
         kw_only=True,
@@ -169,9 +148,7 @@ class QLearningConfig(OffPolicyConfig):
         ),
     )
 
-    policy_kwargs: DiscreteValueConfig = attrs.field(
-        factory=DiscreteValueConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: DiscreteValueConfig = attrs.field(factory=DiscreteValueConfig, converter=_networks, kw_only=True)
 
     def exploration_rate(self, progress: float) -> float:
         """Return epsilon after the share `progress` of the training: linear from the first to the last value, then constant."""
@@ -292,9 +269,9 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
             'entropy that a learned ent_coef aims for; "auto" = minus the number of action dimensions', examples=(-0.5,)
         ),
     )
-    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
-    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
-    use_sde_at_warmup: bool = attrs.field(default=False, metadata=glossary.USE_SDE_AT_WARMUP)
+    use_sde: bool = False
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1))
+    use_sde_at_warmup: bool = False
     action_bounds: tuple[float, float] | None = attrs.field(
         default=None,
         converter=as_bounds,
@@ -306,7 +283,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
         ),
     )
     policy_kwargs: SoftActorCriticNetworkConfig = attrs.field(
-        factory=SoftActorCriticNetworkConfig, converter=_soft_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=SoftActorCriticNetworkConfig, converter=_soft_networks, kw_only=True
     )
 
     def __attrs_post_init__(self) -> None:
@@ -357,7 +334,6 @@ class DeterministicActorCriticConfig(ContinuousOffPolicyConfig):
         factory=DeterministicActorCriticNetworkConfig,
         converter=as_networks,
         kw_only=True,
-        metadata=glossary.POLICY_KWARGS,
     )
 
 

@@ -15,18 +15,6 @@ import attrs
 
 from rlsdk.errors import SettingsError, shown, suggest
 
-__all__ = [
-    "Constant",
-    "Custom",
-    "Linear",
-    "Piecewise",
-    "Schedule",
-    "ScheduleLike",
-    "TrainFrequency",
-    "as_schedule",
-    "as_train_frequency",
-]
-
 
 @runtime_checkable
 class Schedule(Protocol):

@@ -22,6 +22,7 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from rlsdk.errors import RlsdkError, SettingsError, known_as, suggest
+from rlsdk.settings.glossary import meaning_of
 from rlsdk.settings.load import DataReference
 
 ConfigT = TypeVar("ConfigT")
@@ -267,6 +268,12 @@ class FieldDoc:
     source: str
     tune: tuple[float, float] | None = None
     """The range in which a search varies it; None: a search leaves it as it is."""
+    affects: str = "training"
+    """What the setting changes, see `described`."""
+    examples: tuple[object, ...] = ()
+    """Values other than the default that change it."""
+    needs: str = ""
+    """The setting, or "memory", without which it has no effect, see `needs`."""
     children: tuple[FieldDoc, ...] = ()
 
 
@@ -285,16 +292,19 @@ def parameters(kind: type[object]) -> list[attrs.Attribute[object]]:
 def _describe(field: attrs.Attribute[object], hint: type[object]) -> FieldDoc:
     required = field.default is attrs.NOTHING
     default = None if required else default_of(field)
-    nested = attrs.has(hint) and not hasattr(hint, "to_setting")
+    nested, meaning = attrs.has(hint) and not hasattr(hint, "to_setting"), meaning_of(field)
     return FieldDoc(
         name=field.name,
         type=_type_name(hint),
         default=unstructure(default),
         required=required,
-        help=field.metadata.get("help", ""),
-        unit=field.metadata.get("unit", ""),
-        source=field.metadata.get("source", ""),
-        tune=field.metadata.get("tune"),
+        help=meaning.get("help", ""),
+        unit=meaning.get("unit", ""),
+        source=meaning.get("source", ""),
+        tune=meaning.get("tune"),
+        affects=meaning.get("affects", "training"),
+        examples=meaning.get("examples", ()),
+        needs=meaning.get("needs", ""),
         children=describe(hint) if nested else (),
     )
 

@@ -1,5 +1,3 @@
-from rlsdk.interfaces.parts import Training as Training
-from rlsdk.records import Cursor as Cursor
 from rlsdk.training.collector import LocalCollector as LocalCollector
 from rlsdk.training.collector import begin_acting as begin_acting
 from rlsdk.training.collector import group_generators as group_generators

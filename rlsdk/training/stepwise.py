@@ -11,8 +11,9 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.interfaces import PolicyAbilities, StepsInPlace, VectorEnv
+from rlsdk.interfaces import PolicyAbilities, VectorEnv
 from rlsdk.interfaces.abilities import shortcut
+from rlsdk.interfaces.environment import StepsInPlace
 from rlsdk.interfaces.policy import ActInPlace
 from rlsdk.networks.normalizer import ObservationNormalizer
 from rlsdk.preprocessing import RolloutNormalizer

@@ -12,17 +12,9 @@ from torch import Tensor
 
 from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
-from rlsdk.interfaces import (
-    Collector,
-    Plan,
-    PlanAbilities,
-    Policy,
-    StepsInPlace,
-    Training,
-    VectorEnv,
-    VectorEnvAbilities,
-)
+from rlsdk.interfaces import Collector, Plan, PlanAbilities, Policy, Training, VectorEnv, VectorEnvAbilities
 from rlsdk.interfaces.abilities import ability, shortcut
+from rlsdk.interfaces.environment import StepsInPlace
 from rlsdk.kernels.factory import kernel_fault
 from rlsdk.records import ActingState, Cursor, EnvStep, Observation, Report, Rollout
 from rlsdk.runtime.memory import keep_freed_memory

@@ -10,15 +10,16 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import Distribution, State
-from rlsdk.kernels import KernelChoice, KernelSlot, factory, fixed_layers, graphed
+from rlsdk.kernels import KernelChoice, KernelSlot, factory, fixed_layers
+from rlsdk.kernels.factory import graphed
 from rlsdk.kernels.protocol import (
     Evaluation,
     LossGrads,
-    LossRows,
     LossTerms,
     Minibatches,
     PolicyEvaluator,
     PolicyLoss,
+    PolicyRows,
     PolicySteps,
     PolicyVjp,
     Product,
@@ -41,12 +42,6 @@ from rlsdk.runtime.process import count_in
 from rlsdk.settings.actor_critic import ClippedPolicyConfig
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled, shuffled_order
 from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
-
-__all__ = [
-    "AutogradEvaluator",
-    "Evaluator",
-    "evaluator_of",
-]
 
 COMMON = ("train/policy_gradient_loss", "train/value_loss", "train/entropy_loss")
 METRICS = (*COMMON, "train/approx_kl", "train/clip_fraction", "train/loss")  # in the order of `protocol.LOSSES`
@@ -189,7 +184,7 @@ def policy_steps_of(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> Poli
     return factory.policy_steps(evaluator, loss)
 
 
-def policy_loss(rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
+def policy_loss(rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
     """Return (the means named in `rlsdk.kernels.protocol.LOSSES`, [6]; the gradients of the loss).
 
     The gradients are float [N], with respect to log-probability, entropy and value.

@@ -14,7 +14,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import State
-from rlsdk.kernels import Structure, graphed
+from rlsdk.kernels import Structure
+from rlsdk.kernels.factory import graphed
 from rlsdk.kernels.protocol import Learned
 from rlsdk.math.values import clipped_double_q, squared_error, td_error
 from rlsdk.networks.continuous import DeterministicActor, SquashedActor, smoothed

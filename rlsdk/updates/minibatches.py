@@ -16,14 +16,6 @@ from rlsdk.math.surrogate import segments_of
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates, States, as_recorded
 from rlsdk.records import Features, Observation, Rollout
 
-__all__ = [
-    "PolicyBatch",
-    "in_order",
-    "policy_batch",
-    "shuffled",
-    "shuffled_order",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyBatch:

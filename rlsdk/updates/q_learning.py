@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.interfaces import State
-from rlsdk.kernels import graphed
+from rlsdk.kernels.factory import graphed
 from rlsdk.kernels.protocol import Learned
 from rlsdk.math.values import greedy_target, taken_values, td_error
 from rlsdk.networks.discrete_values import DiscreteValuePolicy

@@ -12,7 +12,7 @@ import torch
 import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, UsageError
-from rlsdk.registry import algorithms
+from rlsdk.registry.discovery import algorithms
 from rlsdk_testing.subject import flat_state
 from tests.callbacks.test_restoring import CASES, NOT_HERE, made
 

@@ -13,7 +13,8 @@ import pytest
 import rlsdk
 from rlsdk.agent import agent_class
 from rlsdk.errors import UsageError
-from rlsdk.registry import algorithms, load
+from rlsdk.registry import load
+from rlsdk.registry.discovery import algorithms
 from rlsdk_ppo import PPO
 
 

@@ -32,8 +32,7 @@ from rlsdk.runs.stored_evaluation import EvaluationRequest, evaluate_stored
 from rlsdk.runtime import is_edited
 from rlsdk.runtime import sealed as sealed_card
 from rlsdk.runtime.packages import pip_install
-from rlsdk.storage import SafetensorsSerializer
-from rlsdk.storage.archive import inspect
+from rlsdk.storage.archive import SafetensorsSerializer, inspect
 from rlsdk_interchange import hub
 from rlsdk_interchange.exporting import model_card
 from rlsdk_interchange.hub_commands import pull_file

@@ -19,7 +19,8 @@ from rlsdk.callbacks.evaluation import EvaluationLog
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.evaluation.evaluate import Evaluation
 from rlsdk.records import Episode
-from rlsdk.registry import capabilities, load, plugins, presets
+from rlsdk.registry import load, plugins, presets
+from rlsdk.registry.packaged_files import capabilities
 from rlsdk.runs.directory import RunDirectory, claimed
 from rlsdk.runs.request import RunRequest
 from rlsdk.runs.runner import run

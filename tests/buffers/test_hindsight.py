@@ -13,7 +13,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlsdk.buffers import GoalSelectionStrategy, HindsightReplay
+from rlsdk.buffers.hindsight import GoalSelectionStrategy, HindsightReplay
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from rlsdk.buffers import PrioritizedReplay, ReplayBuffer
-from rlsdk.buffers.replay import SumTree
+from rlsdk.buffers import ReplayBuffer
+from rlsdk.buffers.replay import PrioritizedReplay, SumTree
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import BuildContext

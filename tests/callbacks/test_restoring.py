@@ -16,7 +16,7 @@ from gymnasium import spaces
 import rlsdk
 from rlsdk.callbacks import Callback, LambdaCallback, RestoreOnDivergence
 from rlsdk.errors import DivergenceError, SettingsError
-from rlsdk.registry import algorithms
+from rlsdk.registry.discovery import algorithms
 from rlsdk.tree import flatten, is_finite
 from rlsdk_datasets import RecordedOnly
 from rlsdk_testing.subject import flat_state

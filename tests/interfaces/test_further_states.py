@@ -17,7 +17,8 @@ from rlsdk.errors import ArtifactError, PluginError, UsageError
 from rlsdk.interfaces import BuildContext, Parts, Training
 from rlsdk.interfaces.abilities import load_state_of, state_of
 from rlsdk.records import Cursor, Report, Rollout
-from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
+from rlsdk.registry import AlgorithmSpec, Manifest, unregister
+from rlsdk.registry.discovery import register
 from rlsdk.training import OnPolicyPlan
 from tests.small_algorithms import Config, Softmax
 

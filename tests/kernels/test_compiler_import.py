@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rlsdk.registry import algorithms
+from rlsdk.registry.discovery import algorithms
 
 AGENTS = """
 import io, json, sys, warnings

@@ -22,7 +22,7 @@ from rlsdk import tree
 from rlsdk.kernels import factory
 from rlsdk.kernels.factory import Graphed
 from rlsdk.records import Act, Observation
-from rlsdk.registry import algorithms
+from rlsdk.registry.discovery import algorithms
 from rlsdk.settings.load import data_settings
 from rlsdk_envs.toy import FakeImageEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
 from rlsdk_kernels import cuda_graphs

@@ -62,10 +62,10 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_package_offers_all_kernels_that_there_are() -> None:
     manifest = read_toml(Path(rlsdk_kernels.__file__).with_name("rlsdk.toml"))
     assert manifest is not None
-    assert set(manifest["kernels"]) == set(table.NAMES) == set(own_table())
-    assert all(table.offered(name) is not None for name in table.NAMES)
+    assert set(manifest["kernels"]) == set(table.SLOTS) == set(own_table())
+    assert all(table.offered(name) is not None for name in table.SLOTS)
     with kernels_off():
-        assert all(table.offered(name) is None for name in table.NAMES)
+        assert all(table.offered(name) is None for name in table.SLOTS)
 
 
 def test_without_a_package_torch_computes(alone: None) -> None:

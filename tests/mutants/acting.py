@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
-from rlsdk.buffers import PrioritizedReplay, ReplayBuffer, SequenceReplay
+from rlsdk.buffers import ReplayBuffer, SequenceReplay
+from rlsdk.buffers.replay import PrioritizedReplay
 from rlsdk.distributions import Categorical, MultiCategorical
-from rlsdk.exploration import UniformWarmUp, epsilon_greedy
+from rlsdk.exploration import UniformWarmUp
 from rlsdk.exploration.behavior import NoisyPolicy
 from rlsdk.networks import ActorCritic, DiscreteValuePolicy, SquashedActor, recurrent
+from rlsdk.networks.action_heads import epsilon_greedy
 from rlsdk.records import Act
 from rlsdk.tree import leaves, map_tensors
 from rlsdk.updates import ClippedPolicy, QLearning, SoftActorCritic

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from rlsdk.math.values import clipped_double_q, half_squared_error, minimum_value, smooth_l1
+from rlsdk.math.values import clipped_double_q, half_squared_error, smooth_l1
 from rlsdk.networks import ActionScale, DeterministicActor, FlattenEncoder
 from rlsdk.networks.continuous import smoothed
 from rlsdk.records import Observation
 from rlsdk.spaces import Box
+from rlsdk_sac.algorithm import MinimumOfCritics
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -34,7 +35,7 @@ def test_closed_form_gradients_are_those_of_autograd(name: str, weighted: bool) 
 
 def test_the_smallest_critic_counts() -> None:
     values = torch.tensor([[[1.0], [5.0]], [[2.0], [3.0]]])
-    value, grad = minimum_value(values)
+    value, grad = MinimumOfCritics().actor_value(values)
     assert float(value) == 2.0
     assert grad.tolist() == [[[0.5], [0.0]], [[0.0], [0.5]]]
     reward, discount = torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.0])

@@ -12,7 +12,9 @@ from typing import Any
 import cattrs
 import pytest
 
-from rlsdk.registry import algorithms, capabilities, find, unregister
+from rlsdk.registry import find, unregister
+from rlsdk.registry.discovery import algorithms
+from rlsdk.registry.packaged_files import capabilities
 from rlsdk_testing.capabilities import measure, write
 from tests.combination_table import BEGIN, END, OURS, table
 from tests.small_algorithms import register_reinforce

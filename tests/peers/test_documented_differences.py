@@ -33,7 +33,6 @@ from rlsdk.errors import (
     UnsupportedSpaceError,
     UsageError,
 )
-from rlsdk.math.surrogate import conjugate_gradient
 from rlsdk.sinks import Image, Logger
 from rlsdk_ars import ARS
 from rlsdk_envs import check_env, load_results, make_atari_env
@@ -44,6 +43,7 @@ from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_sb3 import BaseCallback, BaseFeaturesExtractor, NumpyVectorEnv
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
+from rlsdk_trpo.algorithm import conjugate_gradient
 
 ROOT = Path(__file__).parents[2]
 ON: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0, "policy_kwargs": {"net_arch": [4]}}

@@ -11,7 +11,7 @@ import pytest
 import rlsdk
 from rlsdk.errors import UsageError
 from rlsdk.registry import load
-from rlsdk.settings import PolicyName
+from rlsdk.settings.agent_config import PolicyName
 from rlsdk_envs.toy import IdentityEnv
 from tests.tables import in_one_test
 

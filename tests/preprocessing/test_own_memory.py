@@ -11,13 +11,15 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.buffers import PrioritizedReplay, ReplayBuffer
+from rlsdk.buffers import ReplayBuffer
+from rlsdk.buffers.replay import PrioritizedReplay
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.interfaces.abilities import require_parts
 from rlsdk.records import Rollout, Sequences, Transitions
-from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
+from rlsdk.registry import AlgorithmSpec, Manifest, unregister
+from rlsdk.registry.discovery import register
 from rlsdk.training import OffPolicyPlan
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC

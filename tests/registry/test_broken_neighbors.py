@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rlsdk.errors import PluginError, RlsdkError
-from rlsdk.registry import capabilities, extension, extensions, find, load, preset, preset_names, presets
+from rlsdk.registry import extension, extensions, find, load, preset, preset_names, presets
+from rlsdk.registry.packaged_files import capabilities
 from rlsdk.runs.runner import named_sinks, write_reports
 from rlsdk.runtime.files import PlainFileError, parse_toml
 from tests.effort import limited

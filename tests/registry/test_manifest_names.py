@@ -18,7 +18,8 @@ import pytest
 import rlsdk
 from rlsdk.agent import agent_class
 from rlsdk.errors import PluginError
-from rlsdk.registry import AlgorithmSpec, Manifest, find, load, register
+from rlsdk.registry import AlgorithmSpec, Manifest, find, load
+from rlsdk.registry.discovery import register
 from rlsdk.registry.manifest import ManifestError, parse_manifest
 from rlsdk.settings import AgentConfig
 from rlsdk_tqc import TQC

@@ -15,7 +15,8 @@ import torch
 import rlsdk
 from rlsdk.agent import agent_class
 from rlsdk.errors import ContractViolation, PluginError
-from rlsdk.registry import AlgorithmSpec, Manifest, discovery, find, load, plugins, register, unregister
+from rlsdk.registry import AlgorithmSpec, Manifest, discovery, find, load, plugins, unregister
+from rlsdk.registry.discovery import register
 from rlsdk.registry.manifest import ManifestError, parse_manifest, read_manifest
 from rlsdk.settings import AgentConfig
 from rlsdk_testing import verify

@@ -41,6 +41,9 @@ FAULTS = {
     ("recall", "settings.live-take-over"): "train_freq",
 }
 """Known faults of frozen plugins, which the kit must find: (plugin id, clause) -> the setting that it does not read."""
+NO_LONGER_PUBLIC = ["from rlsdk.settings import glossary"]
+"""What frozen plugins import that left the public API before the first release, but still works (decision 0061): the texts of
+shared settings, which a field now has by its name."""
 PLUGINS = {f"{plugin.id} of {minor}": (minor, plugin) for minor in minors() for plugin in frozen(minor)}
 FILES = {
     f"{path.stem} of {minor}": (minor, path)
@@ -125,7 +128,7 @@ def test_they_use_public_names(installed: Frozen) -> None:
     """The names that a frozen plugin imports are in the snapshot of the API, so removing one makes a test fail."""
     sources = list(installed.package.rglob("*.py"))
     assert len(sources) > 3
-    assert [problem for path in sources for problem in not_public(path.read_text())] == []
+    assert [problem for path in sources for problem in not_public(path.read_text())] == NO_LONGER_PUBLIC
 
 
 @pytest.mark.parametrize(("minor", "plugin"), PLUGINS.values(), ids=PLUGINS)

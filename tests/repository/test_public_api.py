@@ -34,9 +34,7 @@ PACKAGES = [
 MODULES = [
     "rlsdk.errors",
     "rlsdk.executors",
-    "rlsdk.kernels.factory",
     "rlsdk.records",
-    "rlsdk.settings.glossary",
     "rlsdk.spaces",
     "rlsdk.tree",
     "rlsdk_lab.statistics",
@@ -134,7 +132,7 @@ def test_every_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("rlsdk.tree"), "leaves", lambda value, more: value)
     assert described() != stored
     monkeypatch.undo()
-    monkeypatch.delattr(import_module("rlsdk.agent.prediction").Session, "ended")
+    monkeypatch.delattr(import_module("rlsdk.agent.agent").Agent, "predict")
     assert described() != stored
 
 

@@ -18,7 +18,7 @@ import gymnasium
 import pytest
 
 import rlsdk
-from rlsdk.callbacks import StopOnInterrupt
+from rlsdk.callbacks.periodic import StopOnInterrupt
 from rlsdk.runs.directory import RunDirectory
 from rlsdk.runs.runner import run
 from rlsdk.training.run import Run

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 import rlsdk
-from rlsdk.callbacks import StopOnInterrupt
+from rlsdk.callbacks.periodic import StopOnInterrupt
 from rlsdk.cli.run import run_training
 from rlsdk.errors import SettingsError
 from rlsdk.runs.request import RunRecord, RunRequest

@@ -23,14 +23,14 @@ from rlsdk.interfaces import (
     VectorEnvAbilities,
     ability,
 )
-from rlsdk.records import ActingState, Report
-from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
+from rlsdk.interfaces.parts import Training
+from rlsdk.records import ActingState, Cursor, Report
+from rlsdk.registry import AlgorithmSpec, Manifest, unregister
+from rlsdk.registry.discovery import register
 from rlsdk.runtime.process import Streams
 from rlsdk.training import (
-    Cursor,
     LocalCollector,
     OffPolicyPlan,
-    Training,
     begin_acting,
     group_generators,
     join_rollouts,

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 import rlsdk
 from rlsdk.environments import to_space
 from rlsdk.errors import ArtifactError, DivergenceError, MaskError, SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk.registry import algorithms
+from rlsdk.registry.discovery import algorithms
 from rlsdk.tree import flatten
 from rlsdk_datasets import RecordedEpisode, RecordedOnly, open_episodes, write_episodes
 from tests.expert_episodes import CHOICE, SEEN, VECTOR, recorded

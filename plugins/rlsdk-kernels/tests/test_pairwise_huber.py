@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlsdk.kernels import reference
 from rlsdk.kernels.structure import compiled_off
-from rlsdk.math.values import midpoints, quantile_huber, smallest
+from rlsdk.math.values import midpoints, quantile_huber
 from rlsdk_kernels import compiled_values, compiled_vectors, pairwise_huber
 from tests.compiled_variants import RUNNABLE, loaded, needs_library
 from tests.tables import in_one_test
@@ -197,20 +197,6 @@ def test_torch_computes_what_compiled_code_cannot(monkeypatch: pytest.MonkeyPatc
         torch.testing.assert_close(found[1].detach().float(), expected[1])
     with pytest.raises(RuntimeError, match="size"):
         compiled_values.pairwise_huber(z, y[:2], skew, weight)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(0, 5), st.integers(1, 30), st.integers(1, 30), st.integers(0, 999))
-def test_the_smallest_entries(rows: int, size: int, count: int, seed: int) -> None:
-    torch.manual_seed(seed)
-    count = min(count, size)
-    values = torch.randn(rows, size).round(decimals=1)  # some are equal
-    values[torch.rand(rows, size) < 0.05] = torch.nan
-    expected = values.sort(-1).values[:, :count]
-    for given_values in (values, values.clone().requires_grad_()):
-        found = smallest(given_values, count).detach()
-        assert found.shape == (rows, count)
-        torch.testing.assert_close(found.sort(-1).values, expected, rtol=0.0, atol=0.0, equal_nan=True)
 
 
 def test_sums_beyond_float32_are_infinite() -> None:

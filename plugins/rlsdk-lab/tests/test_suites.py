@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 import rlsdk
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.registry import algorithms, load, preset
+from rlsdk.registry import load, preset
+from rlsdk.registry.discovery import algorithms
 from rlsdk.settings.load import data_settings
 from rlsdk_lab import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
 from rlsdk_lab.report import write_report

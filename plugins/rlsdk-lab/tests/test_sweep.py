@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import pytest
 
-from rlsdk.callbacks import StopOnInterrupt
+from rlsdk.callbacks.periodic import StopOnInterrupt
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.executors import SerialExecutor
 from rlsdk.runs.request import RunRequest

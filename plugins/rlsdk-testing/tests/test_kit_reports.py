@@ -19,7 +19,7 @@ from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.networks import FlattenEncoder
 from rlsdk.records import Act, Metrics, Observation, Rollout, Transitions
 from rlsdk.registry import AlgorithmSpec, Manifest, unregister
-from rlsdk.settings import AgentConfig, described, glossary, in_range
+from rlsdk.settings import AgentConfig, described, in_range
 from rlsdk.training import OffPolicyPlan, OnPolicyPlan
 from rlsdk.updates import FlatOptimizer
 from rlsdk_testing import Subject, run_checks, running, worker_process
@@ -164,15 +164,16 @@ def test_a_task_that_is_not_learned_says_where_to_look(scores: list[float], upda
 @attrs.frozen
 class Config(AgentConfig):
     learning_rate: float = attrs.field(default=1e-2, validator=in_range(0), metadata=described("step size"))
-    gamma: float = attrs.field(default=0.9, validator=in_range(0, 1), metadata=glossary.GAMMA)
+    gamma: float = attrs.field(default=0.9, validator=in_range(0, 1))
     scale: float = attrs.field(default=1.0, validator=in_range(0), metadata=described("factor of rewards"))
-    memory: int = attrs.field(default=100_000, validator=in_range(1), metadata=glossary.BUFFER_SIZE)
-    rows: int = attrs.field(default=512, validator=in_range(1), metadata=glossary.BATCH_SIZE)
+    buffer_size: int = attrs.field(default=100_000, validator=in_range(1))
+    rows: int = attrs.field(default=512, validator=in_range(1), metadata=described("steps of an update"))
     begin: int = attrs.field(default=10_000, validator=in_range(0), metadata=described("steps before the first update"))
 
 
 @attrs.frozen
 class Sooner(Config):
+    rows: int = attrs.field(default=16, validator=in_range(1), metadata=described("steps of an update"))
     begin: int = attrs.field(default=8, validator=in_range(0), metadata=described("steps before the first update"))
 
 
@@ -237,20 +238,20 @@ def build_joint(context: BuildContext, config: Config) -> Parts:
         policy=policy,
         algorithm=Joint(policy, config),
         plan=OffPolicyPlan(1, 1, config.rows, config.begin),
-        buffer=ReplayBuffer(context, config.memory, config.gamma),
+        buffer=ReplayBuffer(context, config.buffer_size, config.gamma),
         behavior=UniformWarmUp(policy, context.action_space, steps=config.begin),
     )
 
 
-def test_settings_of_other_names_are_made_small_or_named(algorithms: Any) -> None:
+def test_settings_of_unknown_names_are_named(algorithms: Any) -> None:
     algorithms(build_joint, Config)
     subject = Subject("reported")
     settings = subject.settings()
-    assert (settings["memory"], settings["rows"]) == (300, 16), "the glossary explains them"
-    assert "begin" not in settings
+    assert settings["buffer_size"] == 300
+    assert not {"rows", "begin"} & set(settings)
     outcome = outcome_of(named_clause("batch.repeatable"), "reported")
     assert outcome.status == "not applicable"
-    hint = "the kit does not know begin = 10000: give smaller values in testing_settings of the manifest"
+    hint = "the kit does not know rows = 512, begin = 10000: give smaller values in testing_settings of the manifest"
     assert outcome.detail.endswith(hint)
 
 
@@ -285,7 +286,7 @@ def test_settings_that_fail_alike_are_one_message(algorithms: Any) -> None:
 
 @attrs.frozen
 class Rollouts(AgentConfig):
-    n_steps: int = attrs.field(default=16, validator=in_range(1), metadata=glossary.N_STEPS)
+    n_steps: int = attrs.field(default=16, validator=in_range(1))
 
 
 class Softmax(nn.Module):

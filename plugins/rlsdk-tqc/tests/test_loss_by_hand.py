@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlsdk_tqc import TQC
-from rlsdk_tqc.loss import truncated_target
+from rlsdk_tqc.loss import smallest, truncated_target
 
 ATOMS = torch.tensor([[[1.0, 4.0, 9.0]], [[2.0, 3.0, 8.0]]])  # 2 critics, 1 row, 3 atoms each
 
@@ -69,3 +71,17 @@ def test_a_learned_entropy_coefficient_that_explodes_is_reported_once(value: str
             for _ in range(3):
                 algorithm.update(model.parts.sample(4, model.streams["replay"]), progress=0.0)
     assert sum("ent_coef has grown to" in str(each.message) for each in caught) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 5), st.integers(1, 30), st.integers(1, 30), st.integers(0, 999))
+def test_the_smallest_entries(rows: int, size: int, count: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    count = min(count, size)
+    values = torch.randn(rows, size).round(decimals=1)  # some are equal
+    values[torch.rand(rows, size) < 0.05] = torch.nan
+    expected = values.sort(-1).values[:, :count]
+    for given_values in (values, values.clone().requires_grad_()):
+        found = smallest(given_values, count).detach()
+        assert found.shape == (rows, count)
+        torch.testing.assert_close(found.sort(-1).values, expected, rtol=0.0, atol=0.0, equal_nan=True)

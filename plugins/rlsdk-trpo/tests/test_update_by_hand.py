@@ -12,11 +12,12 @@ from torch import nn
 
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
-from rlsdk.math import conjugate_gradient, flat_grad
+from rlsdk.math import flat_grad
 from rlsdk.tree import map_tensors
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv
 from rlsdk_testing.rollouts import rollout_of
 from rlsdk_trpo import TRPO
+from rlsdk_trpo.algorithm import conjugate_gradient
 from rlsdk_trpo.loss import longest_step, surrogate
 
 

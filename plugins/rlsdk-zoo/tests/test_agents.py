@@ -14,7 +14,8 @@ import rlsdk
 import rlsdk_zoo
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation import run_episodes
-from rlsdk.registry import algorithms, find
+from rlsdk.registry import find
+from rlsdk.registry.discovery import algorithms
 from rlsdk_zoo import make
 from rlsdk_zoo.installed import ZooAgent
 from rlsdk_zoo.page import own_agents, page, unaccounted

@@ -16,7 +16,6 @@ from rlsdk.settings import (
     as_schedule,
     described,
     finite_schedule,
-    glossary,
     in_range,
     structure,
 )
@@ -45,17 +44,13 @@ def _networks(value: Mapping[str, object] | A2CPolicyConfig | None) -> A2CPolicy
 class A2CConfig(AgentConfig):
     """The constructor parameters of A2C, in order."""
 
-    learning_rate: Schedule = attrs.field(
-        default=Constant(7e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
-    )
-    n_steps: int = attrs.field(default=5, validator=in_range(1), metadata=glossary.N_STEPS)
-    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
-    gae_lambda: float = attrs.field(default=1.0, validator=UNIT, metadata=glossary.GAE_LAMBDA)
-    ent_coef: float = attrs.field(default=0.0, validator=in_range(0), metadata=glossary.ENT_COEF)
-    vf_coef: float = attrs.field(default=0.5, validator=in_range(0), metadata=glossary.VF_COEF)
-    max_grad_norm: float = attrs.field(
-        default=0.5, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
-    )
+    learning_rate: Schedule = attrs.field(default=Constant(7e-4), converter=as_schedule, validator=finite_schedule())
+    n_steps: int = attrs.field(default=5, validator=in_range(1))
+    gamma: float = attrs.field(default=0.99, validator=UNIT)
+    gae_lambda: float = attrs.field(default=1.0, validator=UNIT)
+    ent_coef: float = attrs.field(default=0.0, validator=in_range(0))
+    vf_coef: float = attrs.field(default=0.5, validator=in_range(0))
+    max_grad_norm: float = attrs.field(default=0.5, validator=in_range(0, open_low=True))
     rms_prop_eps: float = attrs.field(
         default=1e-5,
         validator=in_range(0, open_low=True),
@@ -64,9 +59,7 @@ class A2CConfig(AgentConfig):
     use_rms_prop: bool = attrs.field(
         default=True, metadata=described("use RMSprop if policy_kwargs gives no optimizer_class; false = Adam")
     )
-    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
-    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
-    normalize_advantage: bool = attrs.field(default=False, metadata=glossary.NORMALIZE_ADVANTAGE)
-    policy_kwargs: A2CPolicyConfig = attrs.field(
-        factory=A2CPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    use_sde: bool = False
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1))
+    normalize_advantage: bool = False
+    policy_kwargs: A2CPolicyConfig = attrs.field(factory=A2CPolicyConfig, converter=_networks, kw_only=True)

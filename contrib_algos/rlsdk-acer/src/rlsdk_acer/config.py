@@ -18,7 +18,6 @@ from rlsdk.settings import (
     as_schedule,
     described,
     finite_schedule,
-    glossary,
     in_range,
     structure,
 )
@@ -33,7 +32,7 @@ class ACERPolicyConfig(NetworkConfig):
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
         default=None,
         converter=as_net_arch,
-        metadata=glossary.NET_ARCH | {"source": "none = [64, 64] for pi and qf, [] after NatureCNN"},
+        metadata={"source": "none = [64, 64] for pi and qf, [] after NatureCNN"},
     )
     activation_fn: str | Callable[..., Any] = attrs.field(
         default="tanh",
@@ -46,9 +45,9 @@ class ACERPolicyConfig(NetworkConfig):
         converter=attrs.converters.optional(as_optimizer),
         metadata=described("torch optimizer; none = RMSprop with rprop_alpha and rprop_epsilon", examples=("sgd",)),
     )
-    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.LSTM_HIDDEN_SIZE)
-    n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=glossary.N_LSTM_LAYERS)
-    lstm_kwargs: Mapping[str, object] | None = attrs.field(default=None, metadata=glossary.LSTM_KWARGS)
+    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1))
+    n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16))
+    lstm_kwargs: Mapping[str, object] | None = None
 
 
 def _networks(value: Mapping[str, object] | ACERPolicyConfig | None) -> ACERPolicyConfig:
@@ -59,8 +58,8 @@ def _networks(value: Mapping[str, object] | ACERPolicyConfig | None) -> ACERPoli
 class ACERConfig(AgentConfig):
     """The constructor parameters of ACER, in order."""
 
-    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
-    n_steps: int = attrs.field(default=20, validator=in_range(1), metadata=glossary.N_STEPS)
+    gamma: float = attrs.field(default=0.99, validator=UNIT)
+    n_steps: int = attrs.field(default=20, validator=in_range(1))
     q_coef: float = attrs.field(
         default=0.5, validator=in_range(0), metadata=described("weight of the loss of Q(s, a)", tune=(0.1, 1))
     )
@@ -69,12 +68,8 @@ class ACERConfig(AgentConfig):
         validator=in_range(0),
         metadata=described("weight of the entropy bonus, the mean entropy over the states of a batch", tune=(0, 0.1)),
     )
-    max_grad_norm: float = attrs.field(
-        default=10.0, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
-    )
-    learning_rate: Schedule = attrs.field(
-        default=Linear(7e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
-    )
+    max_grad_norm: float = attrs.field(default=10.0, validator=in_range(0, open_low=True))
+    learning_rate: Schedule = attrs.field(default=Linear(7e-4), converter=as_schedule, validator=finite_schedule())
     rprop_alpha: float = attrs.field(
         default=0.99, validator=UNIT, metadata=described("RMSprop: decay rate of the mean squared gradient")
     )
@@ -83,7 +78,7 @@ class ACERConfig(AgentConfig):
         validator=in_range(0, open_low=True),
         metadata=described("RMSprop: number added to the root of the mean squared gradient"),
     )
-    buffer_size: int = attrs.field(default=50_000, validator=in_range(1), metadata=glossary.BUFFER_SIZE)
+    buffer_size: int = attrs.field(default=50_000, validator=in_range(1))
     replay_ratio: float = attrs.field(
         default=4.0,
         validator=in_range(0, 1000),
@@ -120,6 +115,4 @@ class ACERConfig(AgentConfig):
             tune=(0.1, 2),
         ),
     )
-    policy_kwargs: ACERPolicyConfig = attrs.field(
-        factory=ACERPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: ACERPolicyConfig = attrs.field(factory=ACERPolicyConfig, converter=_networks, kw_only=True)

@@ -10,10 +10,10 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.errors import DivergenceError
-from rlsdk.interfaces import BuildContext, Parts
+from rlsdk.interfaces import BuildContext, Parts, Training
 from rlsdk.records import Cursor, Metrics, Report, Rollout, Sequences, successors
-from rlsdk.training import ReplayUpdates, Training
-from rlsdk.tree import is_finite
+from rlsdk.training import ReplayUpdates
+from rlsdk.tree import leaves
 from rlsdk_acer.config import ACERConfig
 from rlsdk_acer.network import Carry
 
@@ -77,7 +77,7 @@ class ReplayedRollouts:
         while cursor.env_steps < training.end:
             rollout = collector.collect(parts.behavior_policy, self.n_steps)
             # stored, such a rollout would make later updates NaN, even after the policy was restored
-            if not is_finite((rollout.initial_carry, rollout.steps.extras)):
+            if not all(bool(leaf.isfinite().all()) for leaf in leaves((rollout.initial_carry, rollout.steps.extras))):
                 raise DivergenceError("training diverged: probabilities or memories of the policy are NaN or infinite")
             replay.memory.extend(rollout)
             length = len(rollout.steps.reward)

@@ -16,7 +16,6 @@ from rlsdk.settings import (
     as_schedule,
     described,
     finite_schedule,
-    glossary,
     in_range,
     structure,
 )
@@ -45,10 +44,10 @@ def _policy_settings(value: Mapping[str, object] | ACKTRPolicyConfig | None) -> 
 class ACKTRConfig(AgentConfig):
     """The constructor parameters of ACKTR, in order."""
 
-    gamma: float = attrs.field(default=0.99, validator=SHARE, metadata=glossary.GAMMA)
-    n_steps: int = attrs.field(default=20, validator=in_range(1), metadata=glossary.N_STEPS)
-    ent_coef: float = attrs.field(default=0.01, validator=in_range(0), metadata=glossary.ENT_COEF)
-    vf_coef: float = attrs.field(default=0.25, validator=in_range(0), metadata=glossary.VF_COEF)
+    gamma: float = attrs.field(default=0.99, validator=SHARE)
+    n_steps: int = attrs.field(default=20, validator=in_range(1))
+    ent_coef: float = attrs.field(default=0.01, validator=in_range(0))
+    vf_coef: float = attrs.field(default=0.25, validator=in_range(0))
     vf_fisher_coef: float = attrs.field(
         default=1.0,
         validator=in_range(0),
@@ -135,6 +134,4 @@ class ACKTRConfig(AgentConfig):
             "number of first updates, which use plain gradients while the Fisher information is estimated"
         ),
     )
-    policy_kwargs: ACKTRPolicyConfig = attrs.field(
-        factory=ACKTRPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: ACKTRPolicyConfig = attrs.field(factory=ACKTRPolicyConfig, converter=_policy_settings, kw_only=True)

@@ -15,7 +15,6 @@ from rlsdk.settings import (
     choice,
     described,
     finite_schedule,
-    glossary,
     in_range,
     structure,
 )
@@ -33,9 +32,7 @@ class BCConfig(AgentConfig):
     dataset: Dataset | None = attrs.field(
         default=None, metadata=described("data set of recorded episodes to learn from: a path")
     )
-    learning_rate: Schedule = attrs.field(
-        default=Constant(1e-3), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
-    )
+    learning_rate: Schedule = attrs.field(default=Constant(1e-3), converter=as_schedule, validator=finite_schedule())
     batch_size: int = attrs.field(
         default=32,
         validator=in_range(1),
@@ -50,7 +47,7 @@ class BCConfig(AgentConfig):
             examples=("squared_error",),
         ),
     )
-    ent_coef: float = attrs.field(default=1e-3, validator=in_range(0), metadata=glossary.ENT_COEF)
+    ent_coef: float = attrs.field(default=1e-3, validator=in_range(0))
     l2_coef: float = attrs.field(
         default=0.0,
         validator=in_range(0),
@@ -63,7 +60,7 @@ class BCConfig(AgentConfig):
             "weight of the squared error between values and recorded returns; 0 = values are not trained"
         ),
     )
-    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
+    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1))
     log_std_min: float = attrs.field(
         default=-2.0,
         validator=in_range(-20, 10),
@@ -93,9 +90,7 @@ class BCConfig(AgentConfig):
         validator=in_range(1),
         metadata=described("length of the sequences that recurrent policies learn from", unit="steps"),
     )
-    policy_kwargs: RecurrentConfig = attrs.field(
-        factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, converter=_networks, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if self.patience is not None and not self.held_out:

@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from rlsdk.interfaces import BuildContext, Parts, State
+from rlsdk.interfaces import BuildContext, Parts, State, Training
 from rlsdk.records import Cursor, Metrics, Report
-from rlsdk.training import Training
 from rlsdk_bc.cloning import Cloning
 from rlsdk_bc.config import BCConfig
 from rlsdk_datasets import OfflinePlan

@@ -11,7 +11,6 @@ from rlsdk.settings import (
     DeterministicActorCriticConfig,
     DeterministicActorCriticNetworkConfig,
     defaults,
-    glossary,
     positional,
     structure,
 )
@@ -34,6 +33,4 @@ class DDPGConfig(DeterministicActorCriticConfig):
     target_policy_noise: ClassVar[float] = 0.0
     target_noise_clip: ClassVar[float] = 0.0
 
-    policy_kwargs: DDPGPolicyConfig = attrs.field(
-        factory=DDPGPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: DDPGPolicyConfig = attrs.field(factory=DDPGPolicyConfig, converter=_networks, kw_only=True)

@@ -8,12 +8,11 @@ import attrs
 
 from rlsdk.errors import SettingsError
 from rlsdk.settings import (
-    ClippedPolicySdeConfig,
+    ClippedPolicyConfig,
     Normalization,
     RecurrentConfig,
     choice,
     described,
-    glossary,
     in_range,
     positional,
     structure,
@@ -50,7 +49,7 @@ def _without_rewards(value: object) -> Normalization | None:
 
 
 @attrs.frozen(field_transformer=positional(**DOCUMENTED))
-class GAILConfig(ClippedPolicySdeConfig):
+class GAILConfig(ClippedPolicyConfig):
     """The constructor parameters of GAIL: the documented ones in order, then those of PPO, which trains the policy."""
 
     dataset: Dataset | None = attrs.field(
@@ -125,6 +124,4 @@ class GAILConfig(ClippedPolicySdeConfig):
             examples=(True,),
         ),
     )
-    policy_kwargs: RecurrentConfig = attrs.field(
-        factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, converter=_networks, kw_only=True)

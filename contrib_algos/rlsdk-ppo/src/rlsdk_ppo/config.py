@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import ClippedPolicySdeConfig, RecurrentConfig, glossary, structure
+from rlsdk.settings import ClippedPolicyConfig, RecurrentConfig, structure
 
 
 def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
@@ -14,9 +14,7 @@ def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> Recurrent
 
 
 @attrs.frozen
-class PPOConfig(ClippedPolicySdeConfig):
+class PPOConfig(ClippedPolicyConfig):
     """The constructor parameters of PPO, in order. Settings of the memory apply to recurrent policies only."""
 
-    policy_kwargs: RecurrentConfig = attrs.field(
-        factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, converter=_networks, kw_only=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from rlsdk.math import clipped_double_q, half_squared_error, minimum_value
+from rlsdk.math import clipped_double_q, half_squared_error
 from rlsdk.records import Transitions
 from rlsdk_sac.config import SACConfig
 
@@ -22,7 +23,9 @@ class MinimumOfCritics:
 
     def actor_value(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return (the mean of min Q in equation 7, 0-d; its gradient) for values [C, N, 1]."""
-        return minimum_value(values)
+        # the gradient belongs to the critic that is the smallest for this row
+        smallest, chosen = values.min(0, keepdim=True)
+        return smallest.mean(), torch.zeros_like(values).scatter_(0, chosen, 1.0 / smallest.numel())
 
     def reconfigure(self, config: SACConfig) -> None:
         """Do nothing: this part has no settings."""

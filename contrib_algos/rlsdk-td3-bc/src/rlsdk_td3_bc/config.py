@@ -16,7 +16,6 @@ from rlsdk.settings import (
     as_schedule,
     defaults,
     described,
-    glossary,
     in_range,
     structure,
 )
@@ -63,12 +62,10 @@ class TD3BCConfig(AgentConfig):
             source=PAPER,
         ),
     )
-    learning_rate: Schedule = attrs.field(
-        default=Constant(3e-4), converter=as_schedule, metadata=glossary.LEARNING_RATE
-    )
-    batch_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.BATCH_SIZE)
-    tau: float = attrs.field(default=0.005, validator=in_range(0, 1), metadata=glossary.TAU)
-    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
+    learning_rate: Schedule = attrs.field(default=Constant(3e-4), converter=as_schedule)
+    batch_size: int = attrs.field(default=256, validator=in_range(1))
+    tau: float = attrs.field(default=0.005, validator=in_range(0, 1))
+    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1))
     policy_delay: int = attrs.field(
         default=2,
         validator=in_range(1),
@@ -86,9 +83,7 @@ class TD3BCConfig(AgentConfig):
         validator=in_range(0),
         metadata=described("bound of the noise on the target actor's actions, which are scaled to [-1, 1]", source=TD3),
     )
-    policy_kwargs: TD3BCNetworkConfig = attrs.field(
-        factory=TD3BCNetworkConfig, converter=as_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: TD3BCNetworkConfig = attrs.field(factory=TD3BCNetworkConfig, converter=as_networks, kw_only=True)
 
     @property
     def action_noise(self) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def kernels() -> dict[str, Callable[..., object]]:
-    """Name -> function that takes the place of the function of that name in `rlsdk.kernels`."""
+    """Name -> function that takes the place of the function of that name in `rlsdk.kernels.SLOTS`."""
     return {"discounted_sums": discounted_sums}
 
 

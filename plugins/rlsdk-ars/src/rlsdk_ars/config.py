@@ -18,7 +18,6 @@ from rlsdk.settings import (
     as_schedule,
     described,
     finite_schedule,
-    glossary,
     in_range,
     structure,
 )
@@ -71,9 +70,7 @@ class ARSConfig(AgentConfig):
         validator=in_range(1),
         metadata=described("number of best directions that an update uses; none = all"),
     )
-    learning_rate: Schedule = attrs.field(
-        default=Constant(0.02), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
-    )
+    learning_rate: Schedule = attrs.field(default=Constant(0.02), converter=as_schedule, validator=finite_schedule())
     delta_std: Schedule = attrs.field(
         default=Constant(0.05),
         converter=as_schedule,
@@ -95,9 +92,7 @@ class ARSConfig(AgentConfig):
     n_eval_episodes: int = attrs.field(
         default=1, validator=in_range(1), metadata=described("episodes played with each candidate", unit="episodes")
     )
-    policy_kwargs: ARSPolicyConfig = attrs.field(
-        factory=ARSPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: ARSPolicyConfig = attrs.field(factory=ARSPolicyConfig, converter=_policy_settings, kw_only=True)
     device: str = attrs.field(
         default="cpu",
         kw_only=True,

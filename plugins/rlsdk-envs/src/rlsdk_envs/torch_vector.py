@@ -19,7 +19,7 @@ from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, Usage
 from rlsdk.interfaces import State
 from rlsdk.kernels import graphed_transition
 from rlsdk.records import EnvStep, Episode, Features, Observation
-from rlsdk.runtime import choose_device, fresh_seed, put_back, stored_like
+from rlsdk.runtime import choose_device, put_back, stored_like
 from rlsdk.spaces import Box, Space, choices_of, dtype_of, leaf_spaces, map_leaves, shape_of
 
 StateT = TypeVar("StateT")
@@ -134,7 +134,7 @@ class TorchVectorEnv(Generic[StateT]):
 
     @torch.no_grad()
     def reset(self, seed: int | None = None) -> Observation:
-        self._generator.manual_seed(fresh_seed() if seed is None else seed)
+        _ = self._generator.seed() if seed is None else self._generator.manual_seed(seed)
         self._begin()
         if self._replayed is not None:
             self._replayed.forget()

@@ -28,7 +28,7 @@ def export_policy(
     ] = None,
 ) -> None:
     """Write the policy of an agent as ONNX or in torch's format, and a model card next to it."""
-    from rlsdk.agent import load
+    from rlsdk import load
     from rlsdk.runs import find_agent
     from rlsdk_interchange.exporting import FORMATS, export, format_of, target_of
 

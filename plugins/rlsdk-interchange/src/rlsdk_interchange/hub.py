@@ -11,7 +11,8 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
-from rlsdk.agent import inspect_file, load
+from rlsdk import load
+from rlsdk.agent import inspect_file
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
 from rlsdk.runs import find_agent
 from rlsdk.runtime import is_edited, pip_install, sealed

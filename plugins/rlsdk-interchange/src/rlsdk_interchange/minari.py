@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from rlsdk.environments import to_gymnasium, to_space
-from rlsdk.errors import ArtifactError, SettingsError, fitting, one_line, shown
+from rlsdk.errors import ArtifactError, RlsdkError, SettingsError, one_line, shown
 from rlsdk.records import Features
 from rlsdk.runtime import pip_install
 from rlsdk.spaces import choice_places, map_leaves
@@ -56,15 +56,18 @@ def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
             " minari.load_dataset returns"
         )
     called = dataset if isinstance(dataset, str) else type(found).__name__
-    with fitting(
-        f"Minari's data set {shown(called, 100)} is damaged"
-    ):  # h5py raises any error where a file is not whole
+    try:
         observations, actions = to_space(found.observation_space), to_space(found.action_space)
         seeds = _seeds(found)
         episodes = [
             replace(episode_of((observations, actions), episode, f"episode {number}"), seed=seeds.get(number))
             for number, episode in enumerate(found.iterate_episodes())
         ]
+    except RlsdkError:
+        raise
+    except Exception as error:  # h5py raises any error where a file is not whole
+        problem = one_line(f"{type(error).__name__}: {error}", 300)
+        raise ArtifactError(f"Minari's data set {shown(called, 100)} is damaged: {problem}") from None
     name = getattr(getattr(found, "env_spec", None), "id", None)
     return write_episodes(path, episodes, observations, actions, name if isinstance(name, str) else None)
 

@@ -16,7 +16,6 @@ import attrs
 from rlsdk.environments import connect
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, shown
 from rlsdk.registry import load as load_plugin
-from rlsdk.runtime import MAX_COUNT
 from rlsdk.settings import describe, merge
 from rlsdk.spaces import Dict, Space
 from rlsdk_interchange.sb3_encoders import (
@@ -121,7 +120,9 @@ def import_sb3(
     _warn_of_unread(path, sorted((set(foreign.pickled) & _known(spec)) - set(changes)))
     if hasattr(type(agent), "exploration_rate") and isinstance(rate := foreign.settings.get("exploration_rate"), float):
         agent.exploration_rate = rate
-    if type(steps := foreign.settings.get("num_timesteps")) is int and 0 <= steps <= MAX_COUNT:
+    if (
+        type(steps := foreign.settings.get("num_timesteps")) is int and 0 <= steps <= 2**62
+    ):  # what an agent file can hold
         agent.num_timesteps = steps
     if statistics is not None:
         set_statistics(agent, statistics, Path(str(vecnormalize)))

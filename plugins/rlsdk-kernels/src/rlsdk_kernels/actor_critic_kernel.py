@@ -47,7 +47,7 @@ class SharedLayers:
         grad_entropy: Tensor | None,
         grad_value: Tensor | None,
     ) -> None:
-        """Backpropagate gradients [N], as the `vjp` of a `rlsdk.kernels.PolicyEvaluator`.
+        """Backpropagate gradients [N], as the `vjp` of a `rlsdk.kernels.protocol.PolicyEvaluator`.
 
         Args:
             traces: the traces of the whole actor, and of the critic's own layers.
@@ -70,7 +70,7 @@ PolicyVjp = Callable[[Tensor, Tensor | None, Tensor | None], None]
 
 
 class ActorCriticKernel(Generic[RowsT]):
-    """Evaluates the network for learning; see `rlsdk.kernels.PolicyEvaluator`.
+    """Evaluates the network for learning; see `rlsdk.kernels.protocol.PolicyEvaluator`.
 
     The `grad` of the parameters must be allocated.
     """

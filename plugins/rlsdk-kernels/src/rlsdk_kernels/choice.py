@@ -1,4 +1,4 @@
-"""Chooses the fastest kernel for networks and optimizers. `hooks` offers these functions for those of `rlsdk.kernels.factory`.
+"""Chooses the fastest kernel for networks and optimizers. `hooks` offers these functions for those of `rlsdk.kernels.SLOTS`.
 
 Each takes the same arguments, and returns `reference` or None if no kernel fits.
 """
@@ -6,24 +6,17 @@ Each takes the same arguments, and returns `reference` or None if no kernel fits
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.kernels import (
     ActorCriticLayers,
-    DenseNetwork,
     Differentiable,
-    GreedyKernel,
     KernelChoice,
-    NormalizationKernel,
     PolicyActor,
-    PolicyEvaluator,
-    PolicyLoss,
     PolicyRows,
-    PolicySteps,
-    ReplayedTransition,
     SquashedLayers,
     SquashedPolicy,
     VectorStep,
@@ -33,11 +26,22 @@ from rlsdk.records import Act, Observation
 from rlsdk_kernels.backends import NUMPY_WIDTH
 from rlsdk_kernels.compiled_library import has_avx2, may_compile
 
+if TYPE_CHECKING:
+    from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
+    from rlsdk_kernels.compiled_policy import CompiledPolicyLoss
+    from rlsdk_kernels.compiled_steps import CompiledPolicySteps
+    from rlsdk_kernels.compiled_vectors import Normalization
+    from rlsdk_kernels.cuda_graphs import GraphedTransition
+    from rlsdk_kernels.dense_acting import GreedyActing
+    from rlsdk_kernels.dense_kernel import DenseLayers
+    from rlsdk_kernels.policy_loss import PolicyLossKernel
+
 InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
 ResultT = TypeVar("ResultT")
-RowsT = TypeVar("RowsT", bound=PolicyRows)
+ReferenceT = TypeVar("ReferenceT")
+"""What torch computes with, in the type that the core gives it: these functions return it where no kernel fits."""
 AnyAct = Act[Any, Any]
 """An act with the carry and the extras of any policy."""
 Acts = Callable[[Observation, Any, bool, Generator], AnyAct]
@@ -65,9 +69,9 @@ def dense_network(
     encoder: nn.Module,
     choice: KernelChoice,
     hooked: bool,
-    reference: DenseNetwork,
+    reference: ReferenceT,
     member: int | None = None,
-) -> DenseNetwork:
+) -> ReferenceT | DenseLayers:
     """Return the kernel for layers that follow an encoder.
 
     Args:
@@ -109,7 +113,7 @@ def greedy_acting(
     hooked: bool,
     actions: int,
     values_per_action: int,
-) -> GreedyKernel | None:
+) -> GreedyActing | None:
     """Return the kernel for acting greedily; None if no kernel fits, for example without dense layers."""
     off = hooked or backend_name(choice) is None
     if off or next(encoder.parameters(), None) is not None or not is_dense(modules):
@@ -156,18 +160,18 @@ def policy_actor(
 
 
 def policy_evaluator(
-    layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: PolicyEvaluator[RowsT]
-) -> PolicyEvaluator[RowsT]:
+    layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: ReferenceT
+) -> ReferenceT | ActorCriticKernel[Any]:
     """Return the kernel for learning with an actor-critic network. Gradients of its parameters must be allocated."""
     name = backend_name(choice)
     if layers is None or hooked or name is None or not layers.differ_from_there:
         return reference
     from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
 
-    return ActorCriticKernel[RowsT](layers, name)
+    return ActorCriticKernel[PolicyRows](layers, name)
 
 
-def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
+def policy_loss(choice: KernelChoice, reference: ReferenceT) -> ReferenceT | CompiledPolicyLoss | PolicyLossKernel:
     """Return the fastest loss of an actor-critic method: a kernel for rows on the CPU, else `reference`."""
     if choice.setting in ("autograd", "torch") or choice.device != "cpu":
         return reference
@@ -180,7 +184,7 @@ def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
     return PolicyLossKernel()
 
 
-def policy_steps(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> PolicySteps | None:
+def policy_steps(evaluator: object, loss: object) -> CompiledPolicySteps | None:
     """Return compiled code that makes the gradient steps of `evaluator` and `loss` in one call; None: there is none."""
     if not may_compile():
         return None
@@ -215,7 +219,7 @@ def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool
 
 def graphed_transition(
     step: Callable[[InputsT, Generator], tuple[KeptT, TransientT]], env: object, generator: Generator
-) -> ReplayedTransition[InputsT, KeptT, TransientT] | None:
+) -> GraphedTransition[InputsT, KeptT, TransientT] | None:
     """Return the step of an environment as a CUDA graph; None if `generator` is on the CPU. See `GraphedTransition`."""
     if generator.device.type != "cuda":
         return None
@@ -255,7 +259,7 @@ def vector_step(flat: Tensor) -> Callable[[VectorStep], bool] | None:
     return CompiledStep()
 
 
-def normalization() -> NormalizationKernel | None:
+def normalization() -> Normalization | None:
     """Return what normalizes values [..] without graph in compiled code; None: there is no compiled code."""
     if not may_compile():
         return None

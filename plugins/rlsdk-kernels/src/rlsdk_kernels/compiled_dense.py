@@ -66,19 +66,19 @@ class CompiledDense:
         self._threads = threads_of(library)
 
     def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [N, O]."""
+        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [N, O]."""
         outputs, trace = self.forward(inputs)
         return outputs, lambda grad: self.backward(trace, grad, self.gradients())
 
     def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [N, O]."""
+        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [N, O]."""
         outputs, trace = self.forward(inputs)
         if self._lead:
             return outputs, lambda grad: self.input_grad(trace, grad).sum(0)
         return outputs, lambda grad: self.input_grad(trace, grad)
 
     def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None:
-        """One call per batch [N, I] is as fast; see `rlsdk.kernels.DenseNetwork`."""
+        """One call per batch [N, I] is as fast; see `rlsdk.kernels.protocol.DenseNetwork`."""
         return None
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Trace]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import GumbelNoise, LossRows, NormalNoise, PlainHead
+from rlsdk.kernels import GumbelNoise, NormalNoise, PlainHead, PolicyRows
 from rlsdk.updates import Evaluation, LossTerms
 from rlsdk_kernels.compiled_library import (
     Columns,
@@ -105,9 +105,9 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
 
 
 class CompiledPolicyLoss:
-    """See `rlsdk.kernels.PolicyLoss`."""
+    """See `rlsdk.kernels.protocol.PolicyLoss`."""
 
-    def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
+    def __call__(self, rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
         size, clip = rows.target.shape[0], terms.clip
         unused = now.value
         old_log_prob = unused if clip is None else rows.log_prob

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import ActorCriticLayers, GumbelNoise, LossRows, VectorStep
+from rlsdk.kernels import ActorCriticLayers, GumbelNoise, PolicyRows, VectorStep
 from rlsdk.updates import LossTerms, Minibatches
 from rlsdk_kernels import compiled_library as c
 from rlsdk_kernels.compiled_dense import CompiledDense
@@ -54,7 +54,7 @@ class Order(Structure):
 
 
 class CompiledPolicySteps:
-    """See `rlsdk.kernels.PolicySteps`."""
+    """See `rlsdk.kernels.protocol.PolicySteps`."""
 
     def __init__(self, layers: ActorCriticLayers, actor: CompiledDense, critic: CompiledDense) -> None:
         """`actor` and `critic` evaluate the layers. The head has `sampling`."""
@@ -67,7 +67,7 @@ class CompiledPolicySteps:
         return CompiledPolicySteps, (self.layers, self.actor, self.critic)  # addresses must not be copied
 
     def __call__(
-        self, rows: LossRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep
+        self, rows: PolicyRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep
     ) -> tuple[Tensor, int, bool]:
         if not self._step_memory.is_that_of(vectors := (*step.vectors, step.made)):
             if not fits(step.vectors, step.vectors[0].numel()) or not fits((step.made,)):
@@ -105,7 +105,7 @@ class CompiledPolicySteps:
         self._described = Policy(*parts, *(self._memory.addresses or (None, None)), forbidden)
         return self._described
 
-    def _read(self, rows: LossRows, terms: LossTerms) -> list[Tensor | None]:
+    def _read(self, rows: PolicyRows, terms: LossTerms) -> list[Tensor | None]:
         """Return the tensors [N, ..] that compiled code reads, in the order of `Rows`; they must stay alive."""
         size, head, wide = len(rows), self.layers.head, self.actor.output_size
         features, action = c.as_floats(rows.observation.features), head.from_environment(rows.action)

@@ -262,7 +262,7 @@ class GraphedUpdate(Generic[ResultT]):
         self.captures: Captures[ResultT] = Captures()
 
     def __call__(self, inputs: object, numbers: Numbers, *choices: Hashable) -> ResultT:
-        """Return the result of the step; see `rlsdk.kernels.graphed` for the arguments."""
+        """Return the result of the step; see `rlsdk.kernels.factory.graphed` for the arguments."""
         if any(isinstance(choice, float) for choice in choices) or not self._may_replay():
             return self._step(self._algorithm, inputs, numbers, *choices)
         given = _listed(numbers)

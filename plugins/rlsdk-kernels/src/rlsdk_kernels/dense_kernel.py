@@ -107,7 +107,7 @@ class DenseKernel:
     # --- tensors -----------------------------------------------------------------------------------------------------
 
     def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [.., N, O]."""
+        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [.., N, O]."""
         with torch.no_grad():
             outputs, trace = self.forward(self.backend.array(inputs))
         return self.backend.tensor(outputs), lambda grad: self.backward(
@@ -115,7 +115,7 @@ class DenseKernel:
         )
 
     def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [.., N, O]."""
+        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [.., N, O]."""
         with torch.no_grad():
             outputs, trace = self.forward(self.backend.array(inputs))
 
@@ -126,7 +126,7 @@ class DenseKernel:
         return self.backend.tensor(outputs), vjp
 
     def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None:
-        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [N, O]."""
+        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [N, O]."""
         if self.ensemble or self.backend is not NUMPY:
             return None
         x = inputs.numpy().reshape(count, -1, inputs.shape[-1])

@@ -9,7 +9,7 @@ from rlsdk.registry import hookimpl
 
 @hookimpl
 def kernels() -> dict[str, Callable[..., object]]:
-    """Name -> function that takes the place of the function of that name in `rlsdk.kernels`."""
+    """Name -> function that takes the place of the function of that name in `rlsdk.kernels.SLOTS`."""
     from rlsdk_kernels import choice, functions
     from rlsdk_kernels.layer_products import sequential
 

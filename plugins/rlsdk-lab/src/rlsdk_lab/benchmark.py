@@ -11,7 +11,7 @@ import attrs
 
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
 from rlsdk.registry import load, preset
-from rlsdk.runs import RunDirectory, RunRequest, folder_name, read_table, require_trusted
+from rlsdk.runs import RunDirectory, RunRequest, folder_name, read_table
 from rlsdk.runtime import write_json
 from rlsdk.settings import data_in
 from rlsdk_lab.many_runs import open_workers, run_all
@@ -108,11 +108,11 @@ def bench(plan: Bench) -> BenchResult:
 
 
 def _require_trusted(plan: Bench) -> None:
-    """Check what the suite chooses, and the files in the folder of the bench. Raises as `require_trusted`."""
-    source = f"suite {plan.suite.name}"
+    """Check what the suite chooses, and the files in the folder of the bench. Raises as `RunDirectory.require_trusted`."""
+    source, directory = f"suite {plan.suite.name}", RunDirectory(plan.out)
     for cell in plan.cells():
-        require_trusted(source, plan.out, env=cell.env, settings=cell.settings)
-    require_trusted(source, plan.out, files=[*plan.out.glob("*"), *plan.out.glob("*/*/seed-*/*")])
+        directory.require_trusted(source, env=cell.env, settings=cell.settings)
+    directory.require_trusted(source, files=[*plan.out.glob("*"), *plan.out.glob("*/*/seed-*/*")])
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.runs import RunDirectory, read_metric
-from rlsdk.runtime import write_whole
+from rlsdk.runtime import is_edited, write_whole
 from rlsdk.settings import load_settings
 from rlsdk_lab.statistics import RESAMPLES, iqm, mean, median
 
@@ -254,3 +255,18 @@ def _band(rows: Array, value: Array, settings: CurveSettings) -> tuple[Array, Ar
     bounds = [np.percentile(statistic(point[drawn]), (2.5, 97.5)) for point in rows.T]
     low, high = np.transpose(bounds)
     return low, high
+
+
+def write_beside_edits(path: Path, text: str) -> Path:
+    """Write the result of `sealed` to `path`, or, with a warning, to the first `NAME_2`, `NAME_3`, .. if a user edited it.
+
+    Return the path; raises like `write_whole`.
+    """
+    place, number = path, 1
+    while place.exists() and is_edited(place.read_bytes().decode(errors="replace")):
+        number += 1
+        place = path.with_name(f"{path.stem}_{number}{path.suffix}")
+    if place != path:
+        warnings.warn(f"{path} was edited and stays as it is; what is new is in {place}", stacklevel=3)
+    write_whole(place, text.encode())
+    return place

@@ -16,7 +16,8 @@ import attrs
 import typer
 
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.executors import Executor, SerialExecutor, capacity, make_executor
+from rlsdk.executors import SerialExecutor, capacity, make_executor
+from rlsdk.interfaces import Executor
 from rlsdk.runs import RunDirectory, RunRequest, run
 from rlsdk.runtime import is_quiet, print_line, quietly
 

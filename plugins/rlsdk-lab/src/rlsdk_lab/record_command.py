@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
+from rlsdk import algorithms
 from rlsdk.cli import MOST_EPISODES, MOST_SEED, EnvKwargs, TrustedFile, Wrappers, changed_environment
-from rlsdk.registry import algorithms
 
 
 def record_file(

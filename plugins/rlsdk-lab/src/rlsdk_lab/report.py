@@ -16,9 +16,10 @@ from urllib.parse import quote
 
 from rlsdk.agent import system_info
 from rlsdk.errors import SettingsError
-from rlsdk.runtime import sealed, write_beside_edits
+from rlsdk.runtime import sealed
 from rlsdk_lab import report_tables as tables
 from rlsdk_lab.benchmark import BenchResult
+from rlsdk_lab.curves import write_beside_edits
 from rlsdk_lab.report_figures import Picture, learning_curves, profiles
 from rlsdk_lab.report_tables import Table
 from rlsdk_lab.scores import write_scores

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlsdk.errors import RlsdkError, SettingsError, one_line
-from rlsdk.runs import require_kind
+from rlsdk.runs import RunDirectory
 from rlsdk.runtime import counted, write_whole
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def study_storage(folder: Path) -> optuna.storages.BaseStorage:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    require_kind(folder, JOURNAL)
+    RunDirectory(folder).require_kind(JOURNAL)
     journal = folder.resolve() / JOURNAL  # Optuna's lock is a link to it: as a relative one it would lead nowhere
     try:
         folder.mkdir(parents=True, exist_ok=True)

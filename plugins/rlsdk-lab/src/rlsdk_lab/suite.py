@@ -33,9 +33,10 @@ from typing import Any
 import attrs
 import cattrs
 
+from rlsdk import algorithms
 from rlsdk.cli import changed_environment
 from rlsdk.errors import PluginError, SettingsError, one_line, shown, suggest
-from rlsdk.registry import algorithms, find
+from rlsdk.registry import find
 from rlsdk.settings import load_settings
 
 COUNTS = ("steps", "episodes")

@@ -19,9 +19,7 @@ from rlsdk.runs import (
     RunRequest,
     from_table,
     read_table,
-    require_enough_steps,
     require_possible,
-    require_resumable,
     write_reports,
 )
 from rlsdk.runtime import write_json
@@ -142,7 +140,8 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
         raise SettingsError(f"{source} is damaged: it has no table request")
     request = RunRequest.of_table(inner, f"{source}, request")
     known = from_table(Sweep, {**table, "request": request}, str(source))
-    require_resumable(asked, _choices(known), source, [*folder.iterdir(), *folder.glob("seed-*/*")], "runs")
+    files = [*folder.iterdir(), *folder.glob("seed-*/*")]
+    RunDirectory(folder).require_resumable(asked, _choices(known), REQUEST, files, "runs")
     if asked.fixed_settings() or asked.n_envs:
         raise SettingsError(
             "--resume continues with the settings of the runs; leave out --set, --config, --seed, --n-envs, --device"
@@ -179,10 +178,10 @@ def require_same_seeds(asked: RunRequest, known: Sweep | None, count: int | None
 
 
 def _require_enough_steps(asked: int | None, folder: Path, seeds: tuple[int, ...]) -> None:
-    """Check `asked` steps with `require_enough_steps` for every seed that has a checkpoint. Raises as that function."""
+    """Check `asked` steps with `RunDirectory.require_enough_steps` for every seed with a checkpoint. Raises as that does."""
     for directory in [] if asked is None else [RunDirectory(folder / f"seed-{seed}") for seed in seeds]:
         if directory.checkpointed:
-            require_enough_steps(asked, directory.read_record().steps, directory.trained_steps, directory.path)
+            directory.require_enough_steps(asked, directory.read_record().steps, directory.trained_steps)
 
 
 def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:

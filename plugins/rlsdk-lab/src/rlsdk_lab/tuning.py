@@ -12,11 +12,12 @@ import attrs
 
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError, WorkError, shown, suggest
-from rlsdk.executors import Executor
+from rlsdk.interfaces import Executor
 from rlsdk.registry import load
 from rlsdk.runs import named_sinks
-from rlsdk.runtime import counted, is_quiet, pip_install, print_line, sealed, write_beside_edits
-from rlsdk.settings import bind, commented_toml, unstructure
+from rlsdk.runtime import counted, is_quiet, pip_install, print_line, sealed
+from rlsdk.settings import commented_toml, structure, unstructure
+from rlsdk_lab.curves import write_beside_edits
 from rlsdk_lab.many_runs import open_workers
 from rlsdk_lab.study_identity import differences
 from rlsdk_lab.study_journal import faults_of_journal, require_sound, study_storage
@@ -70,7 +71,7 @@ def tune(plan: Tuning) -> Best:
     if plan.pruner not in PRUNERS:
         raise SettingsError(f"unknown pruner {plan.pruner!r}; {suggest(plan.pruner, PRUNERS)}")
     # raise errors that every trial would raise now, before the search writes into the folder
-    bind(load(plan.algorithm).config_type, (), {**plan.base(), "env": plan.env})
+    structure({**plan.base(), "env": plan.env}, load(plan.algorithm).config_type)
     make_vec_env(plan.env).close()
     named_sinks(plan.sinks)
     study = _open(plan)
@@ -221,7 +222,7 @@ def _summary(plan: Tuning, study: optuna.Study) -> Best:
         best = study.best_trial
         values = {found.name: found.suggest(_Fixed(best.params)) for found in plan.space()}
     spec = load(plan.algorithm)
-    config = bind(spec.config_type, (), {**with_values(plan.base(), values), "env": plan.env})
+    config = structure({**with_values(plan.base(), values), "env": plan.env}, spec.config_type)
     header = (
         f"best of {counted(len(trials), 'trial')} of {plan.algorithm} on {plan.env}, {plan.steps} steps:"
         f" return {best.value:.2f}\n"

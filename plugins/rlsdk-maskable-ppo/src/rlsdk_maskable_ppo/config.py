@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import ClippedPolicyConfig, described
+from rlsdk.settings import ClippedPolicyConfig, described, without
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=without("use_sde", "sde_sample_freq"))
 class MaskablePPOConfig(ClippedPolicyConfig):
     """The constructor parameters of MaskablePPO, in order: those of PPO without gSDE, and `use_masking`."""
 

@@ -7,6 +7,7 @@ is replaced with `restart=True`. So training never hangs.
 from __future__ import annotations
 
 import multiprocessing
+import secrets
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,7 +24,6 @@ from torch import Tensor
 from rlsdk.environments import SteppedVector
 from rlsdk.errors import EnvironmentFault, WorkError, raised
 from rlsdk.records import EnvStep, Features, Observation
-from rlsdk.runtime import fresh_seed
 from rlsdk_parallel.environment_worker import (
     Assignment,
     Block,
@@ -164,7 +164,7 @@ class InWorkers:
         pending = self.seeds.first_pending()
         chosen = pending if seed is None else seed
         # a number also without a seed: the environments of replaced workers need seeds that differ from each other
-        self._base = fresh_seed() if chosen is None else chosen
+        self._base = secrets.randbelow(2**32) if chosen is None else chosen
         self.reset_seeds = seeds = self.seeds.of(chosen, self.num_envs)
         options = self.reset_options.take()
         self.has_masks = all(self.ask("reset", [(seeds[part], options[part]) for part in self._parts]))

@@ -15,7 +15,6 @@ from rlsdk.settings import (
     as_optimizer,
     defaults,
     described,
-    glossary,
     in_range,
     structure,
 )
@@ -59,6 +58,4 @@ def _policy_settings(value: Mapping[str, object] | QRDQNPolicyConfig | None) -> 
 class QRDQNConfig(QLearningConfig):
     """The constructor parameters of QRDQN, in order."""
 
-    policy_kwargs: QRDQNPolicyConfig = attrs.field(
-        factory=QRDQNPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: QRDQNPolicyConfig = attrs.field(factory=QRDQNPolicyConfig, converter=_policy_settings, kw_only=True)

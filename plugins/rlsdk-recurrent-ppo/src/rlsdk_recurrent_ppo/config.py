@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import ClippedPolicySdeConfig, RecurrentConfig, defaults, described, glossary, in_range, structure
+from rlsdk.settings import ClippedPolicyConfig, RecurrentConfig, defaults, described, in_range, structure
 
 
 def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
@@ -14,12 +14,10 @@ def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> Re
 
 
 @attrs.frozen(field_transformer=defaults(n_steps=128, batch_size=128))
-class RecurrentPPOConfig(ClippedPolicySdeConfig):
+class RecurrentPPOConfig(ClippedPolicyConfig):
     """The constructor parameters of RecurrentPPO, in order."""
 
-    policy_kwargs: RecurrentConfig = attrs.field(
-        factory=RecurrentConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, converter=_policy_settings, kw_only=True)
     sequence_length: int | None = attrs.field(
         default=None,
         kw_only=True,

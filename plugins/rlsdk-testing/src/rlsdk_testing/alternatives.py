@@ -11,7 +11,7 @@ from typing import Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import attrs
 
-from rlsdk.settings import Constant, Piecewise, Schedule, TrainFrequency
+from rlsdk.settings import Constant, FieldDoc, Piecewise, Schedule, TrainFrequency, describe
 from rlsdk_testing.own_modules import OF_THE_SDK
 
 KEEP = object()
@@ -55,16 +55,8 @@ class Setting:
     """The types that a value of the setting may have."""
     value: object = attrs.field(eq=False)
     """The value in the small agents of the kit."""
-
-    @property
-    def affects(self) -> str:
-        """See `rlsdk.settings.described`."""
-        return str(self.field.metadata.get("affects", "training"))
-
-    @property
-    def examples(self) -> tuple[object, ...]:
-        """Values that the metadata of the setting lists."""
-        return tuple(self.field.metadata.get("examples", ()))
+    doc: FieldDoc = attrs.field(eq=False, repr=False)
+    """What the setting means."""
 
     @property
     def options(self) -> tuple[object, ...]:
@@ -78,8 +70,7 @@ class Setting:
     @property
     def words(self) -> frozenset[str]:
         """The words of the setting's name, of its description, and of what it needs (`rlsdk.settings.needs`)."""
-        known = self.field.metadata
-        return words(f"{self.field.name} {known.get('help', '')} {known.get('needs', '')}")
+        return words(f"{self.field.name} {self.doc.help} {self.doc.needs}")
 
 
 def words(text: str) -> frozenset[str]:
@@ -91,19 +82,19 @@ def words(text: str) -> frozenset[str]:
 def settings_of(config: object, prefix: str = "") -> Iterator[Setting]:
     """Yield every setting of a config object. Instead of a nested config object, its settings are yielded."""
     kind = cast("type[attrs.AttrsInstance]", type(config))
-    hints = get_type_hints(kind)
+    hints, docs = get_type_hints(kind), {doc.name: doc for doc in describe(kind)}
     for field in attrs.fields(kind):
         value, hint = getattr(config, field.name), hints[field.name]
         if attrs.has(type(value)) and not hasattr(value, "to_setting"):
             yield from settings_of(value, f"{prefix}{field.name}.")
         else:
             union = get_origin(hint) in (Union, UnionType)
-            yield Setting(prefix + field.name, field, get_args(hint) if union else (hint,), value)
+            yield Setting(prefix + field.name, field, get_args(hint) if union else (hint,), value, docs[field.name])
 
 
 def questions(setting: Setting) -> list[Question]:
     """Return the questions about a setting: whether another value, each example, and each unit has an effect."""
-    value, examples = setting.value, tuple(each for each in setting.examples if each != setting.value)
+    value, examples = setting.value, tuple(each for each in setting.doc.examples if each != setting.value)
     if examples:
         return [((KEEP, example),) for example in examples]
     if classes := OF_THE_SDK.get(setting.field.name):

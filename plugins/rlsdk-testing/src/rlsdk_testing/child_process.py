@@ -21,7 +21,7 @@ from typing import IO
 import attrs
 
 from rlsdk.errors import one_line
-from rlsdk.runtime import available_bytes, gigabytes
+from rlsdk.runtime import available_bytes
 
 ASK_STACK = getattr(signal, "SIGUSR1", None)
 """The signal that asks a child to write its stack; None on Windows."""
@@ -136,7 +136,7 @@ class ChildProcess:
         if sum(each.private_bytes() for each in running) <= self._memory:
             return None
         count = f", in {len(running)} processes" if len(running) > 1 else ""
-        return f"used more than {gigabytes(self._memory)} of memory{count}"
+        return f"used more than {self._memory / 1e9:.1f} GB of memory{count}"
 
 
 def write_stacks() -> None:

@@ -66,7 +66,7 @@ def _counts_something(setting: Setting) -> bool:
     return (
         whole
         and not isinstance(value, bool)
-        and setting.affects == "training"
+        and setting.doc.affects == "training"
         and "." not in setting.name
         and setting.name != "seed"
     )

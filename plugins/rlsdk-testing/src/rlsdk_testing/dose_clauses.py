@@ -40,7 +40,7 @@ WEIGHTS = ("weight of", "coefficient of", "standard deviation of", "strength of"
 def _level(setting: Setting) -> float | None:
     """Return the number that a setting has, or one to try; None if it has another type, or does not affect the training."""
     value = setting.value.value if isinstance(setting.value, Constant) else setting.value
-    if setting.affects != "training" or "." in setting.name:
+    if setting.doc.affects != "training" or "." in setting.name:
         return None
     if isinstance(value, str) and float in setting.members:
         return UNKNOWN
@@ -192,7 +192,7 @@ def _is_felt(observed: Observed, setting: Setting, level: float) -> bool:
 
 
 def _is_factor(setting: Setting) -> bool:
-    text = str(setting.field.metadata.get("help", ""))
+    text = setting.doc.help
     return any(word in text for word in WEIGHTS) or setting.name.endswith("_coef")
 
 

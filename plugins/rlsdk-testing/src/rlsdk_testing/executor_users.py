@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from rlsdk.agent import agent_class, load
+from rlsdk import load
+from rlsdk.agent import agent_class
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import PluginError
 from rlsdk.executors import SerialExecutor

@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 from rlsdk import spaces
 from rlsdk.errors import PluginError, SettingsError, UnsupportedSpaceError, message_of, one_line, shown
 from rlsdk.interfaces import BuildContext
-from rlsdk.kernels import KernelChoice, factory, kernels_off
+from rlsdk.kernels import SLOTS, KernelChoice, kernels_of, kernels_off
 from rlsdk.math import explained_variance, greedy_target, quantile_huber, smooth_l1, taken_values
 from rlsdk.networks import (
     ActionScale,
@@ -234,7 +234,7 @@ CLOSE = 1e-3
     "plugin.kernels-agree",
     "Each kernel of the package, alone and together with its others, returns the shapes, values and gradients of torch, and"
     " raises nothing.",
-    "Compare the kernel with the function of its name in rlsdk.kernels.reference; return None or `reference` for what it cannot"
+    "Compare the kernel with the function of its name in rlsdk.kernels.SLOTS; return None or `reference` for what it cannot"
     " compute.",
 )
 def kernels_agree(subject: Subject) -> str:
@@ -263,7 +263,7 @@ def kernels_agree(subject: Subject) -> str:
 def _computed(case: Callable[[], Numbers], table: dict[str, Callable[..., Any]]) -> list[tuple[str, Tensor]]:
     """Return the results of a case with some kernels; in torch if there are none."""
     torch.manual_seed(0)  # the kit checks in a process, or state, of its own
-    with factory.kernels_of(table) if table else kernels_off(), warnings.catch_warnings():
+    with kernels_of(table) if table else kernels_off(), warnings.catch_warnings():
         warnings.filterwarnings("error", "the kernel ", RuntimeWarning)
         try:
             return [(what, number.detach().clone()) for what, number in case()]
@@ -289,11 +289,11 @@ def _normal(*shape: int, seed: int = 0) -> Tensor:
 def _of_rollouts() -> Numbers:
     for envs in (2, 40):
         value, weight = _normal(9, envs), _normal(9, envs, seed=1).sigmoid()
-        yield "the discounted sums", factory.discounted_sums(value, weight)
+        yield "the discounted sums", SLOTS["discounted_sums"](value, weight)
         flags = [_normal(9, envs, seed=seed) > 1.0 for seed in (2, 3, 4)]
         seen = Observation(_normal(9, envs, 3), flags[0])
         steps = StepData(seen, value, value, flags[0], flags[1] & ~flags[0], ~flags[2], None)
-        advantage, target, _ = factory.advantages(steps, value, weight, 0.9, 0.8)
+        advantage, target, _ = SLOTS["advantages"](steps, value, weight, 0.9, 0.8)
         yield "the advantages", advantage
         yield "the targets of values", target
     yield "the explained variance", explained_variance(_normal(50), _normal(50) + 0.3 * _normal(50, seed=1))
@@ -319,7 +319,7 @@ def _of_values() -> Numbers:
             yield "the smooth loss", loss
             yield "the gradient of the smooth loss", grad
     mean, deviation, rows = _normal(1, 4).double(), _normal(1, 4, seed=1).double().abs() + 0.1, _normal(6, 4)
-    kernel = factory.normalization()
+    kernel = SLOTS["normalization"]()
     normal = None if kernel is None else kernel(rows, mean, deviation, 2.0)
     by_torch = ((rows.double() - mean) / deviation).clamp(-2.0, 2.0).float()
     yield "the normalized values", by_torch if normal is None else normal

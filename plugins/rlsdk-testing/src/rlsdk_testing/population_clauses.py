@@ -246,9 +246,9 @@ def elites(subject: Subject) -> None:
     agent = subject.agent(zero_policy=False)
     _plan(agent)
     described = [
-        (each.name, str(each.field.metadata.get("help", "")))
+        (each.name, each.doc.help)
         for each in settings_of(agent.config)
-        if isinstance(each.value, int) and "best candidates" in str(each.field.metadata.get("help", ""))
+        if isinstance(each.value, int) and "best candidates" in each.doc.help
     ]
     if not described:
         raise NotApplicable("no setting is described as a number of best candidates")

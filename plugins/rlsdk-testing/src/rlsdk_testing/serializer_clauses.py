@@ -12,8 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlsdk.agent import SafetensorsSerializer
 from rlsdk.errors import ArtifactError
-from rlsdk.storage import SafetensorsSerializer
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.strategies import examples, tensors
 from rlsdk_testing.subject import Subject, differing, flat_state

@@ -84,18 +84,18 @@ def as_declared(subject: Subject) -> None:
     first = {name: value for name, value in trials.untrained(home).items() if name in before}
     with tempfile.TemporaryDirectory() as folder:
         for setting in settings_of(trials.config):
-            if setting.affects == "training":
+            if setting.doc.affects == "training":
                 continue
             values = [end for question in questions(setting) for _, end in question][:3]
             for value in [folder] if setting.name == FOLDER else values:
                 after = trials.left(home, {setting.name: value})
-                exact = setting.affects in ("memory", "logging", "refusals")
+                exact = setting.doc.affects in ("memory", "logging", "refusals")
                 if isinstance(after, Refused):
                     continue
                 require(
                     same(before, after) if exact else _near(before, after, first),
                     f"{setting.name} = {shown(value)} changes the weights that training leaves, and is declared to affect"
-                    f" {setting.affects}",
+                    f" {setting.doc.affects}",
                 )
 
 
@@ -157,7 +157,7 @@ def _not_taken_over(files: MidTrainings, setting: Setting, found: Search) -> lis
 def training_settings(trials: Trials) -> list[Setting]:
     """Return the settings that affect the training, that is, are not declared to affect only something else."""
     found = [setting for setting in settings_of(trials.config) if setting.name not in OF_EVERY_AGENT]
-    return [setting for setting in found if setting.affects == "training"]
+    return [setting for setting in found if setting.doc.affects == "training"]
 
 
 def _require_effects(trials: Trials, asked: dict[Setting, list[Question]]) -> str:

@@ -15,8 +15,9 @@ from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
+from rlsdk.networks import memory_of
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load, plugins
-from rlsdk.settings import glossary, memory_of, merge
+from rlsdk.settings import describe, merge
 from rlsdk.spaces import choices_of
 from rlsdk_envs import ActionMasker, AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.datasets import random_dataset, recordable
@@ -36,11 +37,6 @@ SMALL_NETWORKS: dict[str, int | list[int]] = {"net_arch": [16, 16], "n_quantiles
 SMALL_MEMORY: dict[str, int | list[int]] = {"lstm_hidden_size": 16}
 """The same for entries of `policy_kwargs`, and the further entries for recurrent policies."""
 
-MEANT: dict[object, str] = {
-    getattr(glossary, name.upper())["help"]: name
-    for name in ("buffer_size", "learning_starts", "batch_size", "n_steps")
-} | {glossary.MINIBATCH_SIZE["help"]: "batch_size"}
-"""Description of a setting in `rlsdk.settings.glossary` -> the name under which the kit knows a small value of it."""
 LARGE = 100
 """A whole number from here on may be a number of steps that delays updates."""
 
@@ -171,10 +167,7 @@ class Subject:
         `policy` is recurrent.
         """
         names = {f.name: f for f in attrs.fields(self.spec.config_type)}
-        # a setting of another name is the same if it is described by the same entry of the glossary
-        meant = {f.name: MEANT[text] for f in names.values() if (text := f.metadata.get("help")) in MEANT}
-        chosen: dict[str, object] = {name: base[meant[name]] for name in meant if meant[name] in base}
-        chosen |= {name: value for name, value in base.items() if name in names}
+        chosen: dict[str, object] = {name: value for name, value in base.items() if name in names}
         if "buffer_size" in names:  # with a replay buffer it is the number of steps of n-step targets
             chosen.pop("n_steps", None)
         if "policy_kwargs" in names:
@@ -186,7 +179,7 @@ class Subject:
 
     def large_settings(self) -> str:
         """Return text for messages: whole numbers of the config class that may delay updates and that nothing makes smaller."""
-        fields = [f for f in attrs.fields(self.spec.config_type) if f.metadata.get("affects", "training") == "training"]
+        fields = [doc for doc in describe(self.spec.config_type) if doc.affects == "training"]
         whole = {f.name: f.default for f in fields if isinstance(f.default, int) and not isinstance(f.default, bool)}
         large = [f"{name} = {value}" for name, value in whole.items() if value >= LARGE and name not in self.settings()]
         hint = "give smaller values in testing_settings of the manifest"

@@ -13,7 +13,6 @@ from rlsdk.settings import (
     SoftActorCriticNetworkConfig,
     defaults,
     described,
-    glossary,
     in_range,
     structure,
 )
@@ -58,12 +57,10 @@ class TQCConfig(SoftActorCriticConfig):
         ),
     )
     # declared again, so that they come after `top_quantiles_to_drop_per_net` in the constructor
-    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
-    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
-    use_sde_at_warmup: bool = attrs.field(default=False, metadata=glossary.USE_SDE_AT_WARMUP)
-    policy_kwargs: TQCPolicyConfig = attrs.field(
-        factory=TQCPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    use_sde: bool = False
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1))
+    use_sde_at_warmup: bool = False
+    policy_kwargs: TQCPolicyConfig = attrs.field(factory=TQCPolicyConfig, converter=_policy_settings, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()

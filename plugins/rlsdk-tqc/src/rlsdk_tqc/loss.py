@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import torch
 from torch import Tensor
-
-from rlsdk.math import smallest
 
 
 def truncated_target(
@@ -27,3 +27,11 @@ def truncated_target(
     pooled = next_quantiles.movedim(0, 1).reshape(rows, members * quantiles)
     soft = smallest(pooled, keep) - (alpha * next_log_prob).unsqueeze(1)
     return reward.unsqueeze(1) + discount.unsqueeze(1) * soft
+
+
+def smallest(values: Tensor, count: int) -> Tensor:
+    """The `count` smallest entries of each row of float [N, M], in any order, [N, count]. NaN counts as the largest."""
+    # numpy has no gradients, no GPU, and cannot be traced
+    if not values.is_cpu or values.requires_grad or torch.compiler.is_compiling():
+        return values.topk(count, dim=-1, largest=False, sorted=False).values
+    return torch.from_numpy(np.partition(values.numpy(), count - 1)[:, :count])  # a quarter of the time of `topk`

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure, fixed_layers
-from rlsdk.math import conjugate_gradient, explained_variance, flat_grad, mean_of, normalized
+from rlsdk.math import explained_variance, flat_grad, mean_of, normalized
 from rlsdk.networks import ActorCritic, FlatParameters, auxiliary_losses_refused
 from rlsdk.records import Metrics, Rollout
 from rlsdk.runtime import count_in
@@ -187,3 +187,36 @@ def hessian_vector_product(
     `grad` is the function's flat gradient [D], computed with `create_graph=True`.
     """
     return flat_grad(grad.dot(vector), parameters, retain_graph=retain_graph) + damping * vector
+
+
+def conjugate_gradient(
+    product: Callable[[Tensor], Tensor], b: Tensor, max_iter: int = 10, residual_tol: float = 1e-10
+) -> Tensor:
+    """An x with A x close to b, for a symmetric positive definite A given by `product(v)` = A v.
+
+    Source: Hestenes, Stiefel 1952. The solver stops when the squared residual is below `residual_tol`, or after `max_iter`
+    products. It also stops, and returns the current x, when A is not positive definite along a search direction.
+
+    Args:
+        product: the function v -> A v, float [D] -> float [D].
+        b: right-hand side, float [D].
+        max_iter: the largest number of products.
+        residual_tol: the squared norm of b - A x below which the solver stops.
+    """
+    x, residual = torch.zeros_like(b), b.clone()
+    direction, size = b.clone(), float(b.dot(b))
+    for _ in range(max_iter):
+        if size < residual_tol:
+            break
+        along = product(direction)
+        curvature = float(direction.dot(along))
+        # then the quadratic model has no minimum along this direction
+        if not curvature > 0.0:  # this is also True for NaN
+            break
+        step = size / curvature
+        x.add_(direction, alpha=step)
+        residual.sub_(along, alpha=step)
+        following = float(residual.dot(residual))
+        direction.mul_(following / size).add_(residual)
+        size = following
+    return x

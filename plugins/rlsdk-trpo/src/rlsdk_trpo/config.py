@@ -14,7 +14,6 @@ from rlsdk.settings import (
     as_schedule,
     described,
     finite_schedule,
-    glossary,
     in_range,
     structure,
 )
@@ -36,13 +35,13 @@ class TRPOConfig(AgentConfig):
         validator=finite_schedule(),
         metadata=described("learning rate of the value function; may be a schedule", tune=(1e-4, 1e-2)),
     )
-    n_steps: int = attrs.field(default=2048, validator=in_range(1), metadata=glossary.N_STEPS)
+    n_steps: int = attrs.field(default=2048, validator=in_range(1))
     batch_size: int = attrs.field(
         default=128,
         validator=in_range(1),
         metadata=described("steps per minibatch of the value function", unit="steps"),
     )
-    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
+    gamma: float = attrs.field(default=0.99, validator=UNIT)
     cg_max_steps: int = attrs.field(
         default=15,
         validator=in_range(1),
@@ -69,10 +68,10 @@ class TRPOConfig(AgentConfig):
     n_critic_updates: int = attrs.field(
         default=10, validator=in_range(1), metadata=described("epochs of the value function: passes over each rollout")
     )
-    gae_lambda: float = attrs.field(default=0.95, validator=UNIT, metadata=glossary.GAE_LAMBDA)
-    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
-    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
-    normalize_advantage: bool = attrs.field(default=True, metadata=glossary.NORMALIZE_ADVANTAGE)
+    gae_lambda: float = attrs.field(default=0.95, validator=UNIT)
+    use_sde: bool = False
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1))
+    normalize_advantage: bool = True
     target_kl: Schedule = attrs.field(
         default=Constant(0.01),
         converter=as_schedule,
@@ -96,6 +95,4 @@ class TRPOConfig(AgentConfig):
             " false = the KL divergence of the whole action, as in the paper"
         ),
     )
-    policy_kwargs: ActorCriticConfig = attrs.field(
-        factory=ActorCriticConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    policy_kwargs: ActorCriticConfig = attrs.field(factory=ActorCriticConfig, converter=_policy_settings, kw_only=True)

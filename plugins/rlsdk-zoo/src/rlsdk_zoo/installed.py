@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rlsdk.errors import LONGEST_NAME, ArtifactError, PluginError, SettingsError, one_line, shown
+from rlsdk.errors import ArtifactError, PluginError, SettingsError, one_line, shown
 from rlsdk.registry import Plugin, plugins
 from rlsdk.runtime import pip_install
 from rlsdk.settings import load_settings
@@ -208,7 +208,8 @@ def find(name: str) -> ZooAgent:
         names = " and ".join(agent.qualified_name for agent in matches)
         raise ArtifactError(f"{shown(name)} is in several zoos; name one of them: {names}")
     if not matches:
-        names = ", ".join(_near(str(name)[:LONGEST_NAME], everything))
+        # the time of comparing names grows with the square of their length
+        names = ", ".join(_near(str(name)[:100], everything))
         near = f"did you mean {names}?" if names else "names are ALGORITHM/ENVIRONMENT;"
         raise ArtifactError(
             f"no trained agent is called {shown(name, 100)}; {near} `rlsdk zoo list` shows all {len(everything)}"
@@ -223,7 +224,7 @@ def load(name: str, env: object = None, device: str = "auto", **kwargs: object) 
         ArtifactError: no agent has the name, or its file is damaged.
         PluginError: no package with trained agents is installed, or the algorithm is not installed.
     """
-    from rlsdk.agent import load as load_file
+    from rlsdk import load as load_file
 
     return load_file(BytesIO(find(name).read()), env, device, **kwargs)
 

@@ -7,7 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from rlsdk.registry import algorithms, preset_names
+from rlsdk import algorithms
+from rlsdk.registry import preset_names
 from rlsdk_zoo.installed import ZooAgent, agents
 from rlsdk_zoo.make import RECIPES, ZOO, seeds
 

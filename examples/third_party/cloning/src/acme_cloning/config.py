@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, glossary, in_range
+from rlsdk.settings import AgentConfig, described, in_range
 from rlsdk_datasets import Dataset
 
 
@@ -20,7 +20,7 @@ class CloningConfig(AgentConfig):
         validator=in_range(0, open_low=True),
         metadata=described("learning rate of Adam", tune=(1e-4, 1e-2)),
     )
-    batch_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.BATCH_SIZE)
+    batch_size: int = attrs.field(default=256, validator=in_range(1))
     hidden: int = attrs.field(default=64, validator=in_range(1), metadata=described("units of each hidden layer"))
     held_out: float = attrs.field(
         default=0.0,

@@ -12,7 +12,6 @@ from rlsdk.settings import (
     as_schedule,
     described,
     finite_schedule,
-    glossary,
     in_range,
 )
 
@@ -30,32 +29,25 @@ class LagrangianConfig(AgentConfig):
     initial_multiplier: float = attrs.field(
         default=0.0, validator=in_range(0), metadata=described("initial value of the Lagrange multiplier of the cost")
     )
-    learning_rate: Schedule = attrs.field(
-        default=Constant(3e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
+    learning_rate: Schedule = attrs.field(default=Constant(3e-4), converter=as_schedule, validator=finite_schedule())
+    n_steps: int = attrs.field(default=1024, validator=in_range(1))
+    batch_size: int | None = attrs.field(
+        default=64,
+        validator=in_range(1),
+        metadata=described("steps per minibatch; none = the whole rollout", unit="steps"),
     )
-    n_steps: int = attrs.field(default=1024, validator=in_range(1), metadata=glossary.N_STEPS)
-    batch_size: int | None = attrs.field(default=64, validator=in_range(1), metadata=glossary.MINIBATCH_SIZE)
-    n_epochs: int = attrs.field(default=10, validator=in_range(1), metadata=glossary.N_EPOCHS)
-    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
-    gae_lambda: float = attrs.field(default=0.95, validator=in_range(0, 1), metadata=glossary.GAE_LAMBDA)
-    clip_range: Schedule = attrs.field(
-        default=Constant(0.2), converter=as_schedule, validator=finite_schedule(), metadata=glossary.CLIP_RANGE
-    )
+    n_epochs: int = attrs.field(default=10, validator=in_range(1))
+    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1))
+    gae_lambda: float = attrs.field(default=0.95, validator=in_range(0, 1))
+    clip_range: Schedule = attrs.field(default=Constant(0.2), converter=as_schedule, validator=finite_schedule())
     clip_range_vf: Schedule | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(as_schedule),
         validator=attrs.validators.optional(finite_schedule()),
-        metadata=glossary.CLIP_RANGE_VF,
     )
-    normalize_advantage: bool = attrs.field(default=True, metadata=glossary.NORMALIZE_ADVANTAGE)
-    ent_coef: float = attrs.field(default=0.0, validator=in_range(0), metadata=glossary.ENT_COEF)
-    vf_coef: float = attrs.field(default=0.5, validator=in_range(0), metadata=glossary.VF_COEF)
-    max_grad_norm: float = attrs.field(
-        default=0.5, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
-    )
-    target_kl: float | None = attrs.field(
-        default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
-    )
-    policy_kwargs: ActorCriticConfig = attrs.field(
-        factory=ActorCriticConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
-    )
+    normalize_advantage: bool = True
+    ent_coef: float = attrs.field(default=0.0, validator=in_range(0))
+    vf_coef: float = attrs.field(default=0.5, validator=in_range(0))
+    max_grad_norm: float = attrs.field(default=0.5, validator=in_range(0, open_low=True))
+    target_kl: float | None = attrs.field(default=None, validator=in_range(0, open_low=True))
+    policy_kwargs: ActorCriticConfig = attrs.field(factory=ActorCriticConfig, kw_only=True)

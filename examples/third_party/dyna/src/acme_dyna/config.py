@@ -12,7 +12,6 @@ from rlsdk.settings import (
     QLearningConfig,
     defaults,
     described,
-    glossary,
     in_range,
     structure,
 )
@@ -39,12 +38,7 @@ class DynaConfig(QLearningConfig):
     model_width: int = attrs.field(
         default=64, validator=in_range(1), metadata=described("units of each of the model's two hidden layers")
     )
-    policy_kwargs: DiscreteValueConfig = attrs.field(
-        factory=DiscreteValueConfig,
-        converter=_networks,
-        kw_only=True,
-        metadata=glossary.POLICY_KWARGS,
-    )
+    policy_kwargs: DiscreteValueConfig = attrs.field(factory=DiscreteValueConfig, converter=_networks, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Refuse settings of rlsdk's replay buffers: Dyna has its own memory, which stores single steps."""

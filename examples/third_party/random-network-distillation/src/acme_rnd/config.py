@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, glossary, in_range
+from rlsdk.settings import AgentConfig, described, in_range
 
 UNIT = in_range(0, 1)
 
@@ -16,10 +16,10 @@ class RNDConfig(AgentConfig):
     learning_rate: float = attrs.field(
         default=1e-3, validator=in_range(0, open_low=True), metadata=described("step size of Adam", tune=(1e-4, 1e-2))
     )
-    n_steps: int = attrs.field(default=1024, validator=in_range(2), metadata=glossary.N_STEPS)
-    batch_size: int = attrs.field(default=128, validator=in_range(2), metadata=glossary.BATCH_SIZE)
+    n_steps: int = attrs.field(default=1024, validator=in_range(2))
+    batch_size: int = attrs.field(default=128, validator=in_range(2))
     n_epochs: int = attrs.field(default=4, validator=in_range(1), metadata=described("passes over each rollout"))
-    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
+    gamma: float = attrs.field(default=0.99, validator=UNIT)
     intrinsic_gamma: float = attrs.field(
         default=0.99, validator=UNIT, metadata=described("discount factor of the intrinsic return")
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, glossary, in_range
+from rlsdk.settings import AgentConfig, described, in_range
 
 
 @attrs.frozen
@@ -16,6 +16,6 @@ class ReinforceConfig(AgentConfig):
         validator=in_range(0, open_low=True),
         metadata=described("learning rate of Adam", tune=(1e-4, 1e-1)),
     )
-    n_steps: int = attrs.field(default=512, validator=in_range(1), metadata=glossary.N_STEPS)
-    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
+    n_steps: int = attrs.field(default=512, validator=in_range(1))
+    gamma: float = attrs.field(default=0.99, validator=in_range(0, 1))
     hidden: int = attrs.field(default=32, validator=in_range(1), metadata=described("units of the hidden layer"))

@@ -12,10 +12,9 @@ from acme_vtrace.config import VTraceConfig
 from acme_vtrace.policy import ActorCriticNetwork, Extras
 from acme_vtrace.targets import Clips, v_trace
 from rlsdk.buffers import ReplayBuffer, SequenceReplay
-from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
-from rlsdk.records import Metrics, Report, Rollout, Sequences, successors
+from rlsdk.interfaces import BuildContext, Parts, State, Training, require_spaces
+from rlsdk.records import Cursor, Metrics, Report, Rollout, Sequences, successors
 from rlsdk.spaces import Discrete
-from rlsdk.training import Cursor, Training
 from rlsdk.tree import map_tensors
 from rlsdk.updates import FlatOptimizer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, glossary, in_range
+from rlsdk.settings import AgentConfig, described, in_range
 
 UNIT = in_range(0, 1)
 
@@ -23,7 +23,7 @@ class VTraceConfig(AgentConfig):
         validator=in_range(1),
         metadata=described("steps per environment in each rollout, and steps of each replayed sequence", unit="steps"),
     )
-    buffer_size: int = attrs.field(default=20_000, validator=in_range(1), metadata=glossary.BUFFER_SIZE)
+    buffer_size: int = attrs.field(default=20_000, validator=in_range(1))
     batch_size: int = attrs.field(
         default=8, validator=in_range(1), metadata=described("sequences per update from replay")
     )
@@ -32,7 +32,7 @@ class VTraceConfig(AgentConfig):
         validator=in_range(0),
         metadata=described("updates from replayed sequences after each update from the latest rollout"),
     )
-    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
+    gamma: float = attrs.field(default=0.99, validator=UNIT)
     clip_rho: float = attrs.field(
         default=1.0,
         validator=in_range(0, open_low=True),

@@ -1,1 +1,0 @@
-from rlsdk.storage.archive import SafetensorsSerializer as SafetensorsSerializer
