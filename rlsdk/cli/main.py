@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import version
 from os import _exit  # the function itself: the guard of plugins replaces `os._exit`
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -55,7 +55,7 @@ PACKAGES: Mapping[str, str] = {
 """Command that another package of this project offers -> that package."""
 OTHER_NAMES = {"train": "run", "enjoy": "watch", "evaluate": "eval"}
 """Name of a command in other programs -> ours."""
-ClickError = typer.BadParameter.__mro__[2]
+ClickError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 """`ClickException`, the class of errors about a command line. Some versions of typer import click, others contain a copy."""
 
 
@@ -167,7 +167,7 @@ def _one_style() -> Iterator[None]:
         page: Any = getattr(error, "ctx", None)
         if type(error).__name__ == "NoArgsIsHelpError":
             raise
-        print_error(error.format_message())
+        print_error(getattr(error, "format_message", error.__str__)())
         print_line(f"hint: {page.command_path if page else 'rlsdk'} --help", sys.stderr)
         raise typer.Exit(2) from None
 
