@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from rlsdk.environments import EpisodeEnv
 from rlsdk.errors import EnvironmentFault, shown
 from rlsdk.networks import ObservationNormalizer, encoded_slices
-from rlsdk.records import EnvStep, Episode, Observation
-from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, dtype_of, map_leaves, shape_of
+from rlsdk.records import EnvStep, Episode, Features, Observation
+from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, dtype_of, shape_of
 
 Vector = NDArray[np.float64]
 Act = Callable[[Vector], Sequence[object] | NDArray[np.generic]]
@@ -212,22 +212,33 @@ def steps_of(result: EpisodeResult, space: Space) -> Iterator[EnvStep]:
 
     If a step ended an episode, its `observation` is the last one of that episode, not the first one of the next.
     """
+    steps, finished = result.steps, iter(result.episodes)
+    ends = [bool(step.terminated or step.truncated) for step in steps]
+    # all steps together: calls of torch for each would take most of the time of a step
+    features = _rows(space, [step.observation for step in steps])
+    flags = ends, [bool(step.terminated) for step in steps], [bool(step.truncated) for step in steps]
+    rows = (torch.tensor(column).unsqueeze(1).unbind() for column in (*flags, [float(step.reward) for step in steps]))
+    valid, no = torch.ones(1, dtype=torch.bool), torch.zeros(1, dtype=torch.bool)
+    for step, ended, seen, is_first, terminated, truncated, reward in zip(steps, ends, features, *rows, strict=True):
+        final, episodes = (Observation(seen, no), (next(finished),)) if ended else (None, ())
+        infos = None if step.info is None else [step.info]
+        yield EnvStep(
+            Observation(seen, is_first), reward, terminated, truncated, valid, final, episodes, infos, _row(step.action)
+        )
 
-    def tensor(path: str, leaf: Space, value: ArrayLike) -> torch.Tensor:
-        row = np.asarray(value, dtype_of(leaf)).reshape(1, *shape_of(leaf))
-        if not np.isfinite(row).all():
-            raise EnvironmentFault(f"{path} holds NaN or infinity: {shown(row[0])}")
-        return torch.from_numpy(row)
 
-    finished = iter(result.episodes)
-    for step in result.steps:
-        ended = bool(step.terminated or step.truncated)
-        observation = Observation(map_leaves(space, tensor, step.observation), torch.tensor([ended]))
-        reward, valid = torch.tensor([float(step.reward)]), torch.ones(1, dtype=torch.bool)
-        flags = torch.tensor([[bool(step.terminated)], [bool(step.truncated)]])
-        final = Observation(observation.features, torch.tensor([False])) if ended else None
-        episodes, infos = (next(finished),) if ended else (), None if step.info is None else [step.info]
-        yield EnvStep(observation, reward, flags[0], flags[1], valid, final, episodes, infos, _row(step.action))
+def _rows(space: Space, values: Sequence[Any]) -> Sequence[Features]:
+    """Return T observations as tensors [1, ..] per leaf. Raises EnvironmentFault if one holds NaN or infinity."""
+    if isinstance(space, Dict):
+        columns = [_rows(child, [value[key] for value in values]) for key, child in space.spaces.items()]
+        return [dict(zip(space.spaces, row, strict=True)) for row in zip(*columns, strict=True)]
+    if isinstance(space, Tuple):
+        places = enumerate(space.spaces)
+        return list(zip(*(_rows(child, [value[i] for value in values]) for i, child in places), strict=True))
+    found = np.asarray(values, dtype_of(space)).reshape(len(values), *shape_of(space))
+    if not np.isfinite(found).all():
+        raise EnvironmentFault("an observation that callbacks get holds NaN or infinity")
+    return torch.from_numpy(found).unsqueeze(1).unbind()
 
 
 def _row(action: object) -> object:
