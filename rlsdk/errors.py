@@ -33,6 +33,7 @@ __all__ = [
     "WorkError",
     "message_of",
     "one_line",
+    "raise_stop",
     "raised",
     "require_file_name",
     "shown",

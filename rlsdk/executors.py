@@ -20,7 +20,7 @@ from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.lazy import of_package
 from rlsdk.runtime.packages import named_module, pip_install
 
-__all__ = ["Executor", "SerialExecutor", "capacity", "make_executor", "names"]
+__all__ = ["SerialExecutor", "capacity", "make_executor"]
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

@@ -16,8 +16,8 @@ from rlsdk.agent.assembled import (
     take_over_modes,
 )
 from rlsdk.agent.assembly import assemble, build_parts
-from rlsdk.environments import ConnectedEnv, connect, fingerprint_of
-from rlsdk.environments.vector.connected import seed_spaces
+from rlsdk.environments import ConnectedEnv, connect
+from rlsdk.environments.vector.connected import fingerprint_of, seed_spaces
 from rlsdk.environments.wrapping import refuse_move, split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import UnsupportedSpaceError, UsageError, fitting, message_of, one_line
 from rlsdk.runtime.lazy import of_sb3

@@ -17,7 +17,8 @@ from rlsdk.agent.assembled import AssembledAgent, require_same_layers
 from rlsdk.agent.assembly import assemble, observe_data_set
 from rlsdk.agent.attributes import positive
 from rlsdk.callbacks import Callback
-from rlsdk.environments import connect, fingerprint_of
+from rlsdk.environments import connect
+from rlsdk.environments.vector.connected import fingerprint_of
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import PlanAbilities, VectorEnv
 from rlsdk.interfaces.abilities import ability

@@ -20,7 +20,7 @@ from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.attributes import setting_names
 from rlsdk.agent.training_state import SECTIONS
-from rlsdk.environments import device_of
+from rlsdk.environments.vector.connected import device_of
 from rlsdk.errors import ArtifactError, NetArchError, SettingsError, fitting, shown, suggest
 from rlsdk.interfaces import AlgorithmAbilities, State
 from rlsdk.interfaces.abilities import ability

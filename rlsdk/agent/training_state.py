@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from rlsdk.agent import agent_file
 from rlsdk.agent.assembled import AssembledAgent, StoredCursor, require_same_layers
-from rlsdk.environments import OpaqueValue, fingerprint_of, on_device, read_state
+from rlsdk.environments import OpaqueValue, on_device
+from rlsdk.environments.states.capture import read_state
+from rlsdk.environments.vector.connected import fingerprint_of
 from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UsageError, fitting, shown, suggest
 from rlsdk.interfaces import Buffer, Parts, PlanAbilities, State, Stateful, VectorEnv, VectorEnvAbilities
 from rlsdk.interfaces.abilities import ability, restore_state, stored_state

@@ -7,12 +7,9 @@ from rlsdk.environments.adapters.observations import rows_of as rows_of
 from rlsdk.environments.adapters.observations import to_gymnasium as to_gymnasium
 from rlsdk.environments.adapters.observations import to_space as to_space
 from rlsdk.environments.gymnasium_adapter import connect as connect
-from rlsdk.environments.states.capture import read_state as read_state
 from rlsdk.environments.states.values import OpaqueValue as OpaqueValue
 from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
 from rlsdk.environments.vector.connected import SteppedVector as SteppedVector
-from rlsdk.environments.vector.connected import device_of as device_of
-from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
 from rlsdk.environments.vector.connected import on_device as on_device
 from rlsdk.environments.vector.connected import require_copies as require_copies
 from rlsdk.environments.vector.custom_vector import require_features as require_features

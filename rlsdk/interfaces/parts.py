@@ -164,7 +164,7 @@ def require_spaces(
 
 @runtime_checkable
 class Plan(Protocol[TrainingT_contra]):
-    """The training loop of an algorithm. `TrainingT` is always `rlsdk.training.Training`.
+    """The training loop of an algorithm. `TrainingT` is always `Training`.
 
     `rlsdk.training` has the plans `OnPolicyPlan` and `OffPolicyPlan`, rlsdk-datasets has `OfflinePlan`, and rlsdk-ars has
     `PopulationPlan`. A plugin may define another one: any object with these members.

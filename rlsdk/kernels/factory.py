@@ -99,10 +99,7 @@ FORGET.extend((_tables.clear, _owners.clear))
 
 def _enter(table: Mapping[str, Callable[..., Any]]) -> None:
     _owners.update(map(_package, table.values()))
-    _tables[:] = [
-        dict[str, Callable[..., Any] | None](dict.fromkeys(SLOTS))
-        | {name: table[name] for name in SLOTS if name in table}
-    ]
+    _tables[:] = [{name: table.get(name) for name in SLOTS}]
     for name in _computed.keys() & table.keys():
         if _package(table[name]) not in COMPARED:
             _tables[0][name] = FirstUse(name, table[name], table[name], _computed[name])

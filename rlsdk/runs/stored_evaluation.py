@@ -119,7 +119,7 @@ def load_agent(file: Path, env: str | None, *, trust: bool = False) -> tuple[Age
 
     Raises:
         SettingsError: the file names no environment, or one that needs `trust`.
-        ArtifactError: as `rlsdk.agent.load`.
+        ArtifactError: as `rlsdk.load`.
     """
     agent = load_file(file)
     if env is not None and not env.startswith("?"):

@@ -91,6 +91,6 @@ SHARED: dict[str, Mapping[str, object]] = {
 """Name of a setting -> its description."""
 
 
-def meaning_of(field: attrs.Attribute[Any]) -> Mapping[str, Any]:
+def meaning_of(field: attrs.Attribute[object]) -> Mapping[str, Any]:
     """The metadata of a field; what it leaves out is taken from the constant of its name. See `described` and `needs`."""
     return {**SHARED.get(field.name, {}), **field.metadata}

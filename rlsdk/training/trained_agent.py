@@ -50,7 +50,7 @@ class DrivenAgent(Generic[ConfigT]):
 
 
 class ActingSession(Protocol):
-    """The members of `rlsdk.agent.Session` that are used to play episodes."""
+    """The members of `rlsdk.agent.prediction.Session` that are used to play episodes."""
 
     deterministic: bool
     decode: ActionDecoder

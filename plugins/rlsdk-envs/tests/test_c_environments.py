@@ -14,8 +14,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.environments import read_state
 from rlsdk.environments.states import OpaqueValue
+from rlsdk.environments.states.capture import read_state
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk_envs import make_c_vec_env
 from rlsdk_envs.c_vector import FUNCTIONS, CVectorEnv

@@ -18,8 +18,9 @@ import rlsdk
 from rlsdk import tree
 from rlsdk.agent.persistence import chosen_device
 from rlsdk.callbacks import CheckpointCallback, EvalCallback
-from rlsdk.environments import device_of, on_device, read_state
-from rlsdk.environments.vector.connected import OnDevice
+from rlsdk.environments import on_device
+from rlsdk.environments.states.capture import read_state
+from rlsdk.environments.vector.connected import OnDevice, device_of
 from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation import evaluate_policy
 from rlsdk.runtime.process import choose_device

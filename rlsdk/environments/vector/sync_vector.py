@@ -19,7 +19,7 @@ from rlsdk.runtime.files import LastPrepared
 from rlsdk.spaces import Space
 
 StepOfRow = Callable[[int], EnvStep | None]
-"""The result of `rlsdk.interfaces.StepsInPlace.step_in_place`."""
+"""The result of `rlsdk.interfaces.environment.StepsInPlace.step_in_place`."""
 
 
 class SyncVectorEnv(SteppedVector):

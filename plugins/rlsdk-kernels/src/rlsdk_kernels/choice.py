@@ -161,7 +161,7 @@ def policy_actor(
 
 def policy_evaluator(
     layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: ReferenceT
-) -> ReferenceT | ActorCriticKernel[Any]:
+) -> ReferenceT | ActorCriticKernel[PolicyRows]:
     """Return the kernel for learning with an actor-critic network. Gradients of its parameters must be allocated."""
     name = backend_name(choice)
     if layers is None or hooked or name is None or not layers.differ_from_there:
