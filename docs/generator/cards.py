@@ -8,6 +8,8 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+from benchmarks.animations import AGENTS
+from benchmarks.landing import DESCRIPTION
 from docs.generator.pages import write_pages
 from docs.generator.reference import algorithm_entry, classes_of, public_modules
 from rlsdk.registry import AlgorithmSpec
@@ -31,9 +33,7 @@ def short_name(readme: Path) -> str:
 def card(readme: Path) -> str:
     """The text of a card."""
     name, package = short_name(readme), readme.parent.name.replace("-", "_")
-    text = f"```{{include}} ../../{readme.relative_to(ROOT)}\n```\n\n"
-    if (CURVES / f"{name}.svg").exists():
-        text += f"## Learning curve\n\n{picture(name)}\n"
+    text = _with_pictures(name, readme)
     # packages whose modules are in the reference are described there
     if (readme.parent / "src" / package / "rlsdk.toml").exists() and package not in public_modules():
         text += f"## Class and constructor\n\n```{{eval-rst}}\n{algorithm_entry(package)}```\n\n"
@@ -42,6 +42,45 @@ def card(readme: Path) -> str:
         if agents:
             text += "Methods of all algorithms, such as `learn` and `predict`: [rlsdk.Agent](../reference/rlsdk.rst).\n"
     return text
+
+
+def _with_pictures(name: str, readme: Path) -> str:
+    """The README, with the agent at work and the learning curve before its second heading."""
+    source = f"../../{readme.relative_to(ROOT)}"
+    lines = readme.read_text(encoding="utf-8").splitlines()
+    pictures = animation(name) + curve(name)
+    if not pictures:
+        return f"```{{include}} {source}\n```\n\n"
+    second = next(number for number, line in enumerate(lines) if line.startswith("## "))
+    parts = [f"```{{include}} {source}\n:{option}: {second}\n```\n\n" for option in ("end-line", "start-line")]
+    return pictures.join(parts)
+
+
+def animation(name: str) -> str:
+    """The moving picture of an algorithm's agent; nothing for a package without algorithm."""
+    if name == "ppo":
+        path, agent, command = "halfcheetah.gif", "ppo/HalfCheetah-v5", "rlsdk record"
+    elif name in AGENTS:
+        path, agent = f"agents/{name}.gif", f"{name}/{AGENTS[name]}"
+        command = f"python -m benchmarks.animations {name}"
+    else:
+        return ""
+    described = f"A moving picture of the agent {agent} in its environment."
+    return (
+        f"```{{image}} ../images/{path}\n:alt: {described}\n:width: 320px\n```\n\n"
+        f"The agent `{agent}` of [rlsdk-zoo](zoo.md), recorded with `{command}`.\n\n"
+    )
+
+
+def curve(name: str) -> str:
+    """The section with a learning curve, for the algorithms that have a measured one. That of TRPO is on the landing page."""
+    if name == "trpo":
+        shown = f"```{{image}} ../images/learning_curve.svg\n:alt: {DESCRIPTION}\n:width: 100%\n```\n\n{DESCRIPTION}\n"
+    elif (CURVES / f"{name}.svg").exists():
+        shown = picture(name)
+    else:
+        return ""
+    return f"## Learning curve\n\n{shown}\n"
 
 
 def picture(name: str) -> str:

@@ -8,6 +8,7 @@ from statistics import fmean, median
 import pytest
 
 import rlsdk
+from benchmarks.animations import AGENTS, FOLDER
 from benchmarks.cases import CASES
 from benchmarks.landing import DATA, DESCRIPTION, SIDES, summary
 from benchmarks.learning import known, measured
@@ -114,3 +115,9 @@ def test_the_picture_has_alt_text_and_its_caption_is_true(name):
     assert text in page(name)
     for points in (ours, theirs):
         assert points["low"][points["steps"] >= 50_000].min() == 500
+
+
+def test_every_algorithm_has_a_moving_picture():
+    pictures = {path.stem: path.stat().st_size for path in FOLDER.glob("*.gif")}
+    assert set(pictures) == set(AGENTS) == set(OURS) - {"ppo"}  # PPO has that of the landing page
+    assert max(pictures.values()) < 500_000
