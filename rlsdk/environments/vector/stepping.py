@@ -133,7 +133,8 @@ def _final(parts: Sequence[Ended]) -> Observation:
         seen, mask = concatenated([part.final for part in parts]), np.concatenate(masks) if masks else None
         rows = sum(len(part.rows) for part in parts)
     later = torch.from_numpy(np.zeros(rows, np.bool_))
-    return Observation(tensors_of(seen), later, None if mask is None else torch.from_numpy(mask))
+    features = torch.from_numpy(seen) if type(seen) is np.ndarray else tensors_of(seen)
+    return Observation(features, later, None if mask is None else torch.from_numpy(mask))
 
 
 class EnvironmentGroup:
