@@ -16,6 +16,7 @@ from rlsdk.environments.vector.custom_vector import require_features as require_
 from rlsdk.environments.vector.custom_vector import require_tensor as require_tensor
 from rlsdk.environments.vector.faults import EpisodeEnv as EpisodeEnv
 from rlsdk.environments.vector.faults import Waiting as Waiting
+from rlsdk.environments.vector.stepping import StepRecords as StepRecords
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv as SyncVectorEnv
 from rlsdk.environments.vectorize import make_vec_env as make_vec_env
 from rlsdk.environments.wrapping import FrameStack as FrameStack

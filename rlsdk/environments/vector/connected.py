@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
-    NamedTuple,
     NoReturn,
     Protocol,
     TypeAlias,
@@ -20,26 +18,19 @@ from typing import (
 )
 
 import gymnasium
-import numpy as np
-import torch
 from gymnasium.wrappers import TimeLimit
-from numpy.typing import NDArray
-from torch import Tensor
 
 from rlsdk.environments.adapters.checks import Environment, Indices, chosen, layers_of
 from rlsdk.environments.adapters.masks import METHOD, mask_methods
 from rlsdk.environments.adapters.observations import (
     ActionDecoder,
-    Arrays,
-    concatenated,
     distinct_texts,
     spaces_of,
-    tensors_of,
 )
 from rlsdk.environments.states import OpaqueValue, masks_in, read_state, state_of, states_in
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError, shown
 from rlsdk.interfaces import Collector, VectorEnv, VectorEnvAbilities
-from rlsdk.records import EnvStep, Episode, Observation
+from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.lazy import elsewhere
 from rlsdk.runtime.process import checked_seed, derive, is_same_device
 from rlsdk.spaces import Space
@@ -85,82 +76,6 @@ class ConnectedEnv(VectorEnv, VectorEnvAbilities, Protocol):
     def fingerprint(self) -> Hashable:
         """A value that changes when any code steps or resets the environments."""
         ...
-
-
-class Ended(NamedTuple):
-    """The F episodes that ended in one step of some environments, in ascending order of `rows`.
-
-    It has plain values and arrays, as other processes send it.
-    """
-
-    rows: list[int]
-    terminated: list[bool]
-    truncated: list[bool]
-    final: Arrays
-    """The last observations, [F, ..]."""
-    mask: NDArray[np.bool_] | None
-    """The masks of the last observations, [F, A]."""
-    returns: list[float]
-    lengths: list[int]
-    successes: list[bool | None]
-
-
-class StepRecords:
-    """Makes the records of the steps of `count` environments."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        # tensors that are equal at most steps are made once
-        self.all, self.none = torch.ones(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)
-
-    def step(
-        self,
-        observe: Callable[[Tensor], Observation],
-        reward: NDArray[np.float32],
-        parts: Sequence[tuple[int, Ended]] = (),
-        valid: Tensor | None = None,
-    ) -> EnvStep:
-        """The record of a step.
-
-        Args:
-            observe: a function that returns the observation, given `is_first` bool [B].
-            reward: float32 [B]. The record shares its memory.
-            parts: (number of the first environment, its `Ended`) of each group in which episodes ended.
-            valid: bool [B], False for rows that start a new episode, although no episode ended in them; None: there are none.
-        """
-        # this class has no `__getattr__`, with which attributes are read slowly
-        none = self.none
-        if not parts and valid is None:
-            return EnvStep(observe(none), torch.from_numpy(reward), none, none, self.all)
-        terminated, truncated = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
-        episodes: list[Episode] = []
-        for first, ended in parts:
-            rows = [first + row for row in ended.rows]
-            # one by one: a list as the index takes longer for the few episodes that end in a step
-            for row, terminates, truncates in zip(rows, ended.terminated, ended.truncated, strict=True):
-                terminated[row], truncated[row] = terminates, truncates
-            episodes += map(Episode, rows, ended.returns, ended.lengths, ended.successes)
-        is_first = torch.from_numpy(terminated | truncated)
-        return EnvStep(
-            observe(is_first if valid is None else is_first | ~valid),
-            torch.from_numpy(reward),
-            torch.from_numpy(terminated),
-            torch.from_numpy(truncated),
-            self.all if valid is None else valid,
-            _final([ended for _, ended in parts]) if parts else None,
-            tuple(episodes),
-        )
-
-
-def _final(parts: Sequence[Ended]) -> Observation:
-    """The last observations of the episodes that ended in some groups of environments."""
-    seen, mask, rows = parts[0].final, parts[0].mask, len(parts[0].rows)
-    if len(parts) > 1:
-        masks = [part.mask for part in parts if part.mask is not None]
-        seen, mask = concatenated([part.final for part in parts]), np.concatenate(masks) if masks else None
-        rows = sum(len(part.rows) for part in parts)
-    later = torch.from_numpy(np.zeros(rows, np.bool_))
-    return Observation(tensors_of(seen), later, None if mask is None else torch.from_numpy(mask))
 
 
 class SteppedVector:
@@ -221,11 +136,6 @@ class SteppedVector:
     def select_info(self, names: Sequence[str]) -> None:
         """Set the entries of `info` that steps have as tensors from now on."""
         self.info_names = tuple(names)
-
-    @cached_property
-    def records(self) -> StepRecords:
-        """Makes the records of steps."""
-        return StepRecords(self.num_envs)
 
     def chosen(self, indices: Indices) -> list[int]:
         """The numbers of the selected environments, counted from 0; see `VectorEnvAbilities`.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,12 +31,12 @@ from rlsdk.environments.adapters.observations import (
     ActionRows,
     Arrays,
     ObservationBatcher,
+    concatenated,
     rows_of,
     tensors_of,
 )
 from rlsdk.environments.states import capture, restore, running_episode
 from rlsdk.environments.vector.connected import (
-    Ended,
     ItemT,
     Options,
     ResultT,
@@ -50,7 +50,7 @@ from rlsdk.environments.vector.connected import (
 )
 from rlsdk.environments.vector.faults import EVERYWHERE, LATE, Faults, InfoEntries, StepResult
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, fitting, raise_stop, raised, shown
-from rlsdk.records import EnvStep, Observation
+from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 
 StepOfRow = Callable[[int], EnvStep | None]
@@ -58,6 +58,83 @@ StepOfRow = Callable[[int], EnvStep | None]
 SUCCESS = "is_success"
 LARGEST = 1e38
 """If the absolute sum of the rewards of a step reaches this number, each reward is checked."""
+
+
+class Ended(NamedTuple):
+    """The F episodes that ended in one step of some environments, in ascending order of `rows`.
+
+    It has plain values and arrays, as other processes send it.
+    """
+
+    rows: list[int]
+    terminated: list[bool]
+    truncated: list[bool]
+    final: Arrays
+    """The last observations, [F, ..]."""
+    mask: NDArray[np.bool_] | None
+    """The masks of the last observations, [F, A]."""
+    returns: list[float]
+    lengths: list[int]
+    successes: list[bool | None]
+
+
+class StepRecords:
+    """Makes the records of the steps of `count` environments."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        # tensors that are equal at most steps are made once
+        self.all, self.none = torch.ones(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)
+
+    def step(
+        self,
+        observe: Callable[[Tensor], Observation],
+        reward: NDArray[np.float32],
+        parts: Sequence[tuple[int, Ended]] = (),
+        valid: Tensor | None = None,
+    ) -> EnvStep:
+        """The record of a step.
+
+        Args:
+            observe: a function that returns the observation, given `is_first` bool [B].
+            reward: float32 [B]. The record shares its memory.
+            parts: (number of the first environment, its `Ended`) of each group in which episodes ended.
+            valid: bool [B], False for rows that start a new episode, although no episode ended in them; None: there are none.
+        """
+        # this class has no `__getattr__`, with which attributes are read slowly
+        none = self.none
+        if not parts and valid is None:
+            return EnvStep(observe(none), torch.from_numpy(reward), none, none, self.all)
+        terminated, truncated = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
+        episodes: list[Episode] = []
+        for first, ended in parts:
+            rows = [first + row for row in ended.rows]
+            # one by one: a list as the index takes longer for the few episodes that end in a step
+            for row, terminates, truncates in zip(rows, ended.terminated, ended.truncated, strict=True):
+                terminated[row], truncated[row] = terminates, truncates
+            episodes += map(Episode, rows, ended.returns, ended.lengths, ended.successes)
+        is_first = torch.from_numpy(terminated | truncated)
+        return EnvStep(
+            observe(is_first if valid is None else is_first | ~valid),
+            torch.from_numpy(reward),
+            torch.from_numpy(terminated),
+            torch.from_numpy(truncated),
+            self.all if valid is None else valid,
+            _final([ended for _, ended in parts]) if parts else None,
+            tuple(episodes),
+        )
+
+
+def _final(parts: Sequence[Ended]) -> Observation:
+    """The last observations of the episodes that ended in some groups of environments."""
+    seen, mask, rows = parts[0].final, parts[0].mask, len(parts[0].rows)
+    if len(parts) > 1:
+        masks = [part.mask for part in parts if part.mask is not None]
+        seen, mask = concatenated([part.final for part in parts]), np.concatenate(masks) if masks else None
+        rows = sum(len(part.rows) for part in parts)
+    later = torch.from_numpy(np.zeros(rows, np.bool_))
+    features = torch.from_numpy(seen) if type(seen) is np.ndarray else tensors_of(seen)
+    return Observation(features, later, None if mask is None else torch.from_numpy(mask))
 
 
 class EnvironmentGroup:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from rlsdk.environments.adapters.checks import Environment
 from rlsdk.environments.adapters.observations import ActionRows, Array, Arrays
-from rlsdk.environments.vector.connected import Ended, ItemT, Options, ResultT, SteppedVector, Work
-from rlsdk.environments.vector.stepping import EnvironmentGroup
+from rlsdk.environments.vector.connected import ItemT, Options, ResultT, SteppedVector, Work
+from rlsdk.environments.vector.stepping import Ended, EnvironmentGroup, StepRecords
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.files import LastPrepared
 from rlsdk.spaces import Space
@@ -42,6 +42,7 @@ class SyncVectorEnv(SteppedVector):
         self.group = group = EnvironmentGroup(environments, (observation_space, action_space), name, numbers)
         self.environments, self.fingerprint, self.wrappers = group.environments, group.fingerprint, group.wrappers
         self.get_attr, self.set_attr, self.env_method = group.get_attr, group.set_attr, group.env_method
+        self.records = StepRecords(count)
         self._prepared: LastPrepared[tuple[StepOfRow]] = LastPrepared()
         seen = torch.from_numpy(group.seen) if isinstance(group.seen, np.ndarray) else None
         self._plain = None if seen is None else (seen.shape, seen.dtype)
@@ -79,7 +80,11 @@ class SyncVectorEnv(SteppedVector):
     def step(self, action: Tensor) -> EnvStep:
         group = self.group
         rewards, ended = group.step(self.decode.rows(action), group.allocate())
-        return self._record(np.array(rewards, np.float32), ended)
+        parts = () if ended is None else ((0, ended),)
+        step = self.records.step(group.observation, np.array(rewards, np.float32), parts)
+        if self.keeps_infos:
+            step = replace(step, infos=list(group.infos))
+        return replace(step, info=group.entries.tensors()) if self.info_names else step
 
     def step_into(self, actions: ActionRows, features: Arrays, reward: Array, mask: Array | None) -> Ended | None:
         """Make a step that writes observations, rewards and masks to arrays of the caller.
@@ -102,7 +107,7 @@ class SyncVectorEnv(SteppedVector):
     def step_in_place(self, observation: Observation, action: Tensor, reward: Tensor) -> StepOfRow | None:
         """Prepare steps from `action` [T, B, ..] to `observation` [T + 1, B, ..]; see `rlsdk.interfaces.StepsInPlace`."""
         decode, features, mask = self.decode, observation.features, observation.action_mask
-        if self.keeps_infos or self.info_names or decode.parts or (mask is not None) != self.has_masks:
+        if self.keeps_infos or self.info_names or decode.parts or (mask is not None) != self.group.has_masks:
             return None
         seen = self.group.seen
         if (
@@ -122,7 +127,7 @@ class SyncVectorEnv(SteppedVector):
 
     def _writing(self, features: Tensor, mask: Tensor | None, action: Tensor, reward: Tensor) -> StepOfRow:
         """Return a function of t that makes step t with `action[t]`, and writes to the other tensors."""
-        group, decode, storage = self.group, self.decode, (features, mask, action, reward)
+        group, decode, records, storage = self.group, self.decode, self.records, (features, mask, action, reward)
         seen, taken, rewards = (list(column.numpy()) for column in (features, action.detach(), reward))
         masks = None if mask is None else list(mask.numpy())
 
@@ -131,17 +136,9 @@ class SyncVectorEnv(SteppedVector):
             rewards[t][:], ended = group.step(decode.decoded(taken[t]), seen[t + 1])
             if masks is not None:
                 masks[t + 1][:] = group.mask
-            return None if ended is None else self._record(rewards[t].copy(), ended)
+            return None if ended is None else records.step(group.observation, rewards[t].copy(), ((0, ended),))
 
         return step
-
-    def _record(self, reward: NDArray[np.float32], ended: Ended | None) -> EnvStep:
-        """The record of the last step."""
-        group = self.group
-        step = self.records.step(group.observation, reward, () if ended is None else ((0, ended),))
-        if self.keeps_infos:
-            step = replace(step, infos=list(group.infos))
-        return replace(step, info=group.entries.tensors()) if self.info_names else step
 
     def keep_infos(self, keep: bool) -> None:
         super().keep_infos(keep)

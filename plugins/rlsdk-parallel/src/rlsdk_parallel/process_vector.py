@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.environments import SteppedVector
+from rlsdk.environments import SteppedVector, StepRecords
 from rlsdk.errors import EnvironmentFault, WorkError, raised
 from rlsdk.records import EnvStep, Features, Observation
 from rlsdk_parallel.environment_worker import (
@@ -63,7 +63,6 @@ class InWorkers:
     info_names: tuple[str, ...]
     restarts: int
     has_masks: bool
-    records: Any
     chosen: Callable[[Indices], list[int]]
 
     closed = False
@@ -84,6 +83,7 @@ class InWorkers:
         in answers to `arrays`.
         """
         self.num_envs = count = len(makers)
+        self.records = StepRecords(count)
         self.arrays = StepArrays(spaces, count) if block is None else arrays_in(block, spaces, count)
         self.rows = [range(int(own[0]), int(own[-1]) + 1) for own in np.array_split(np.arange(count), workers)]
         """The numbers of the environments in each worker."""
