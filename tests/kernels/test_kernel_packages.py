@@ -282,6 +282,7 @@ def test_the_kit_finds_wrong_kernels(result: str, site: Site) -> None:
         verify("bad", "plugin.kernels-agree")
 
 
+@pytest.mark.full
 def test_the_kit_finds_wrong_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     verify("kernels", "plugin.kernels-agree")
     monkeypatch.setattr(CompiledDense, "backward", lambda *_: None)

@@ -115,6 +115,7 @@ def test_ppo_learns(cartpole: Path) -> None:
         env.reset()
 
 
+@pytest.mark.full
 def test_the_example_trains(cartpole: Path) -> None:
     command = [sys.executable, str(SOURCE.with_name("train.py")), "4096"]
     assert "mean return" in subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -189,6 +189,7 @@ def test_the_command_draws_every_run_of_a_folder(suffix: str, start: bytes, tmp_
     assert wrong.exit_code != 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])
 def test_a_video_is_written_and_can_be_read_back(suffix: str, tmp_path: Path) -> None:
     imageio = pytest.importorskip("imageio.v3")
@@ -238,6 +239,7 @@ def test_a_picture_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Mon
     assert {path.name for path in tmp_path.iterdir()} == {"a", "curves.png", "curves.csv"}
 
 
+@pytest.mark.full
 def test_a_video_of_which_a_part_is_missing_is_no_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ffmpeg fails at the end where the disk is full, and imageio does not report it."""
     imageio = pytest.importorskip("imageio.v3")
@@ -259,6 +261,7 @@ def test_a_video_of_which_a_part_is_missing_is_no_video(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", ["watch", "enjoy"])
 def test_watching_without_a_screen_writes_a_gif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):

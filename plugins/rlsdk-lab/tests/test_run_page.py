@@ -140,5 +140,5 @@ def test_the_page_in_a_browser(server: RunServer, width: int) -> None:
     assert page.count("<path") == 4  # two curves of each run
     assert "mean return of evaluations" in page
     assert '<img src="video/first/agent.gif"' in page
-    assert "<img src=x" not in page  # texts of files are not HTML
+    assert "<img src=x" not in page  # texts of files are escaped
     assert "&lt;img src=x" in page

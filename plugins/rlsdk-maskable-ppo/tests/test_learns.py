@@ -25,6 +25,7 @@ def test_the_documented_example_over_seeds() -> None:
     assert np.mean(masked) >= np.mean(plain) + 40.0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [InvalidActionEnvMultiDiscrete, InvalidActionEnvMultiBinary])
 def test_other_spaces_are_learned(kind: Any) -> None:
     size = {"dim": 4, "n_invalid_actions": 2}
