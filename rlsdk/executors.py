@@ -110,7 +110,7 @@ def capacity(name: str) -> int:
     return int(stated()) if callable(stated) else os.cpu_count() or 1
 
 
-def _factory(name: str) -> Callable[[int], Any]:
+def _factory(name: str) -> Callable[[int], object]:
     if name in EXECUTORS:
         return EXECUTORS[name]
     if is_place(name):
@@ -124,7 +124,7 @@ def _factory(name: str) -> Callable[[int], Any]:
     return extension("executors", name)
 
 
-def _function(place: str) -> Callable[[int], Any]:
+def _function(place: str) -> Callable[[int], object]:
     """Import and return the function whose path `place` has the form `package.module:function`."""
     module, _, function = place.partition(":")
     try:
@@ -138,10 +138,10 @@ def _function(place: str) -> Callable[[int], Any]:
     if found is ProcessPoolExecutor:
         # Before Python 3.14 this pool forks on Linux. In a process forked after torch has used threads, torch waits forever.
         found = partial(ProcessPoolExecutor, mp_context=multiprocessing.get_context("spawn"))
-    return cast("Callable[[int], Any]", found)
+    return cast("Callable[[int], object]", found)
 
 
-def _adapted(make: Callable[[int], Any], made: object, workers: int) -> Executor:
+def _adapted(make: Callable[[int], object], made: object, workers: int) -> Executor:
     """Return the executor for `made`, the object that the factory `make` returned."""
     if not isinstance(made, Pool):
         return _checked(made)

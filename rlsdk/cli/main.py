@@ -145,31 +145,9 @@ class CommandGroup(TyperGroup):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
         return super().resolve_command(ctx, args)
 
-    def make_context(self, *args: Any, **more: Any) -> Any:
-        with _one_style():
-            return super().make_context(*args, **more)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _one_style():
-            return super().invoke(ctx)
-
     def format_commands(self, ctx: object, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, _texts(name)[1]) for name in self.commands])
-
-
-@contextmanager
-def _one_style() -> Iterator[None]:
-    """Print errors of the command line as all others, with a hint, and exit with code 2. Without a command, show the help."""
-    try:
-        yield
-    except ClickError as error:
-        page: Any = getattr(error, "ctx", None)
-        if type(error).__name__ == "NoArgsIsHelpError":
-            raise
-        print_error(getattr(error, "format_message", error.__str__)())
-        print_line(f"hint: {page.command_path if page else 'rlsdk'} --help", sys.stderr)
-        raise typer.Exit(2) from None
 
 
 def print_error(text: str) -> None:
@@ -259,7 +237,12 @@ def main() -> None:
 def _run() -> None:
     try:
         with naming_plugins():
-            app()
+            # without its own printing of errors, typer returns the exit code of `typer.Exit`
+            code = app(standalone_mode=False)
+        if isinstance(code, int) and code:
+            sys.exit(code)
+    except (ClickError, typer.Abort) as error:
+        sys.exit(_print_misuse(error))
     except RlsdkError as error:
         print_error(str(error))
         sys.exit(1)
@@ -281,6 +264,20 @@ def _run() -> None:
             raise
         print_error(fault)
         sys.exit(1)
+
+
+def _print_misuse(error: Exception) -> int:
+    """Print what is wrong with a command line, or that a question was not answered. Return the exit code."""
+    if isinstance(error, typer.Abort):
+        print_error("aborted")
+        return 1
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+        print(error, file=sys.stderr)
+        return 2
+    page = getattr(error, "ctx", None)
+    print_error(getattr(error, "format_message", error.__str__)())
+    print_line(f"hint: {page.command_path if page else 'rlsdk'} --help", sys.stderr)
+    return 2
 
 
 @contextmanager

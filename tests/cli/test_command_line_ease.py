@@ -116,7 +116,9 @@ def test_quiet_commands_print_nothing(cli: Any) -> None:
 def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line prints a warning without the file, line and source code that Python adds."""
     before = warnings.formatwarning
-    monkeypatch.setattr(main, "app", lambda: print(warnings.formatwarning("too large", UserWarning, "a.py", 1), end=""))
+    monkeypatch.setattr(
+        main, "app", lambda **_: print(warnings.formatwarning("too large", UserWarning, "a.py", 1), end="")
+    )
     main.main()
     assert capsys.readouterr().out == "warning: too large\n"
     assert warnings.formatwarning is before

@@ -35,6 +35,7 @@ DOCUMENTED_SIGNATURES = {
     "evaluate_file",
     "import_agent",
     "record_file",
+    "watch_agent",
     "plot_curves",
     "run_bench",
     "tune_algorithm",

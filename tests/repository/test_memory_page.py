@@ -11,7 +11,7 @@ def test_no_case_takes_more_memory_than_the_peer() -> None:
     rows = [line.strip("|").split("|") for line in TABLE.read_text(encoding="utf-8").partition(MARK)[2].splitlines()]
     head = [cell.strip() for cell in next(row for row in rows if len(row) > 1)]
     peaks = [
-        (int(row[head.index("ours, MiB")]), int(row[head.index("peer, MiB")]))
+        (int(row[head.index("rlsdk, MiB")]), int(row[head.index("peer, MiB")]))
         for row in rows
         if len(row) == len(head) and row[head.index("peer, MiB")].strip().isdigit()
     ]

@@ -54,7 +54,7 @@ from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 
 StepOfRow = Callable[[int], EnvStep | None]
-"""The result of `rlsdk.interfaces.StepsInPlace.step_in_place`."""
+"""The result of `rlsdk.interfaces.environment.StepsInPlace.step_in_place`."""
 SUCCESS = "is_success"
 LARGEST = 1e38
 """If the absolute sum of the rewards of a step reaches this number, each reward is checked."""

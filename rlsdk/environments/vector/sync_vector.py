@@ -105,7 +105,7 @@ class SyncVectorEnv(SteppedVector):
         return ended
 
     def step_in_place(self, observation: Observation, action: Tensor, reward: Tensor) -> StepOfRow | None:
-        """Prepare steps from `action` [T, B, ..] to `observation` [T + 1, B, ..]; see `rlsdk.interfaces.StepsInPlace`."""
+        """Prepare steps from `action` [T, B, ..] to `observation` [T + 1, B, ..]; see `StepsInPlace` in `rlsdk.interfaces`."""
         decode, features, mask = self.decode, observation.features, observation.action_mask
         if self.keeps_infos or self.info_names or decode.parts or (mask is not None) != self.group.has_masks:
             return None

@@ -43,7 +43,7 @@ def record_file(
 
 
 def watch_agent(
-    agent: Annotated[
+    file: Annotated[
         str, typer.Argument(help="Agent file, run directory, or an agent of the zoo, such as tqc/Pendulum-v1.")
     ],
     out: Annotated[
@@ -62,16 +62,16 @@ def watch_agent(
     trust: TrustedFile = False,
 ) -> None:
     """Watch an agent play in a window. Without a screen, it writes watch.gif (needs the extra `video`)."""
-    with _agent_file(agent) as file:
+    with _agent_file(file) as path:
         if out is not None or not has_screen():
             target = Path("watch.gif") if out is None else out
-            record_file(file, target, env, env_kwargs, wrapper, episodes, seed, stochastic, trust)
+            record_file(path, target, env, env_kwargs, wrapper, episodes, seed, stochastic, trust)
             return
         from rlsdk.environments import make_vec_env
         from rlsdk.evaluation import run_episodes
         from rlsdk.runs import load_agent
 
-        loaded, name = load_agent(file, changed_environment(env, env_kwargs, wrapper), trust=trust)
+        loaded, name = load_agent(path, changed_environment(env, env_kwargs, wrapper), trust=trust)
     envs = make_vec_env(name, 1, env_kwargs={"render_mode": "human"}, vectorization="sync")
     try:
         played = run_episodes(loaded, envs, episodes, deterministic=not stochastic, seed=seed)

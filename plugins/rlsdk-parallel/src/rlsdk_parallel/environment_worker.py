@@ -40,7 +40,7 @@ class Request(NamedTuple):
     """A request to a worker: `name` is the name of a method of `VectorWorker`, or of its `SyncVectorEnv`."""
 
     name: str
-    arguments: tuple[Any, ...] = ()
+    arguments: tuple[object, ...] = ()
     infos: bool = False
     """Whether steps have infos."""
     info_names: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ class VectorWorker:
         """Whether the environments give action masks."""
         return self.env.has_masks
 
-    def reset(self, seeds: Sequence[int | None], options: Sequence[dict[str, Any] | None]) -> bool:
+    def reset(self, seeds: Sequence[int | None], options: Sequence[dict[str, object] | None]) -> bool:
         """Reset the environments. Returns whether they give action masks."""
         self.arrays.write(self.env.begin(seeds, options))
         self.fresh = None
@@ -149,7 +149,7 @@ class VectorWorker:
         self.fresh = None
 
     def env_method(
-        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], rows: Sequence[int]
+        self, name: str, args: Sequence[object], kwargs: Mapping[str, object], rows: Sequence[int]
     ) -> list[object]:
         """Call a method of the environments `rows`."""
         return self.env.env_method(name, *args, indices=rows, **kwargs)
@@ -207,7 +207,7 @@ class ByValue(Generic[T]):
         return _unpickled, (self._pickled,)
 
 
-def _unpickled(pickled: bytes) -> ByValue[Any]:
+def _unpickled(pickled: bytes) -> ByValue[object]:
     # gymnasium's wrapper reads it: nothing in rlsdk imports pickle, so that no file is ever read with it
     wrapper: CloudpickleWrapper[Any] = CloudpickleWrapper.__new__(CloudpickleWrapper)
     wrapper.__setstate__(pickled)

@@ -104,7 +104,7 @@ class InWorkers:
     def close(self) -> None:
         """Close the environments and end the workers."""
 
-    def answer_again(self, index: int, request: Request, death: WorkerDied) -> Any:
+    def answer_again(self, index: int, request: Request, death: WorkerDied) -> object:
         """Replace a worker that died, and return the answer of the new one to its request."""
         self.restarts += 1
         self.workers.replace(index)
@@ -121,11 +121,11 @@ class InWorkers:
         """The request to call a method of a worker or of its environments."""
         return Request(name, arguments, self.keeps_infos, self.info_names)
 
-    def exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+    def exchange(self, requests: Mapping[int, Request]) -> dict[int, object]:
         """Send each worker its request, and return worker -> answer."""
         if self.closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
-        answers, found = self.workers.ask(requests), {}
+        answers, found = self.workers.ask(requests), dict[int, object]()
         for index, request in requests.items():
             if isinstance(answer := answers[index], WorkerDied):
                 found[index] = self.answer_again(index, request, answer)
@@ -133,7 +133,7 @@ class InWorkers:
                 found[index] = self.accept(index, request, answer)
         return found
 
-    def accept(self, index: int, request: Request, answer: Any) -> Any:
+    def accept(self, index: int, request: Request, answer: Any) -> object:
         """What `exchange` returns for the answer of a worker; workers of a subclass may answer with more than the result."""
         return answer
 
@@ -297,7 +297,7 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
         """The processes, in the order of the environments they step."""
         return [worker.process for worker in self._started]
 
-    def exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+    def exchange(self, requests: Mapping[int, Request]) -> dict[int, object]:
         try:
             return super().exchange(requests)
         except Exception as error:
@@ -319,7 +319,7 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
             return EnvironmentFault(f"environment {self.name!r}{str(error).removeprefix(WORK)}")
         return error
 
-    def answer_again(self, index: int, request: Request, death: WorkerDied) -> Any:
+    def answer_again(self, index: int, request: Request, death: WorkerDied) -> object:
         self.deaths[index] += 1
         if self.options.restart and self.deaths[index] <= MAX_RESTARTS_IN_A_ROW:
             return super().answer_again(index, request, death)

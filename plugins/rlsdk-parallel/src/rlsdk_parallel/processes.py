@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from rlsdk.errors import EnvironmentFault
@@ -63,7 +64,7 @@ class StatefulWorkers(Protocol):
 class HasStatefulWorkers(Executor, Protocol):
     """An executor whose workers can store state between requests, which parallel collecting needs."""
 
-    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulWorkers:
+    def stateful_workers(self, makers: Sequence[Maker]) -> StatefulWorkers:
         """Start one worker for each of the makers, which must be picklable.
 
         The worker calls its maker, which returns the function that answers requests. Workers end when the calling
@@ -81,7 +82,7 @@ class StatefulProcesses:
     def __init__(
         self,
         makers: Sequence[Maker],
-        context: Any = None,
+        context: BaseContext | None = None,
         labels: Sequence[str] = (),
         timeout: float = math.inf,
         *,
