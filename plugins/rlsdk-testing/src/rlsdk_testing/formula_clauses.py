@@ -7,22 +7,22 @@ The module has one of these functions, or both:
 
 | argument | is |
 |---|---|
-| `networks` | path, such as "policy" or "algorithm.target.network" -> a float64 copy of the network, or of a tensor of the algorithm |
+| `networks` | path, such as "algorithm.target.network" -> a float64 copy of the network, or of a tensor of the algorithm |
 | `batch` | the batch that `update` gets, with float64 numbers |
 | `config` | the settings |
 | `noise` | the number that every random number of the update is |
 
-`losses` returns path of an optimizer, such as "algorithm.optimizer" -> its loss, 0-d, or the losses of its first steps. `after`
-returns path of a tensor, such as "algorithm.std" or "policy.mean" -> its value after an update whose optimizers make no steps. The
-path "candidates" is what `propose` of a population method returns before the update. A rollout is one minibatch, and has no
-fillers. Half of the training is over.
+`losses` returns path of an optimizer, such as "algorithm.optimizer" -> its loss, 0-d, or the losses of its first steps.
+`after` returns path of a tensor, such as "algorithm.std" -> its value after an update whose optimizers make no steps. The path
+"candidates" is what `propose` of a population method returns before the update. A rollout is one minibatch, and has no fillers.
+Half of the training is over. Both leave out what they have no formula for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -59,8 +59,8 @@ ROUNDED = 1e-5
 
 @clause(
     "formula.reference",
-    "The gradients of an update are those of the losses in the package's reference.py, and other tensors become what it states: on"
-    " random and extreme batches, for every kind of action, and with each float setting doubled.",
+    "The gradients of an update are those of the losses in the package's reference.py, and other tensors become what it states:"
+    " on random and extreme batches, for every kind of action, and with each float setting doubled.",
     "Compare update() with reference.py: one of them is wrong. The settings and the batch in the message show which term.",
 )
 @look_first("algorithm", "update")
@@ -139,6 +139,10 @@ def _require_equal(
         asked = networks, _exact_batch(batch), agent.config, NOISE
         given = losses(*asked) if losses else {}
         stated = after(*asked) if after else {}
+        if nudged and stated:
+            networks, copies = _exact_networks(_nudged_numbers(found, stated, nudged))
+            asked = networks, *asked[1:]
+            given, stated = losses(*asked) if losses else {}, after(*asked) if after else {}
         before, now = _tensors(found), dict[str, Tensor]()
         if CANDIDATES in stated:
             with EqualNoise(order, NOISE):
@@ -167,7 +171,8 @@ def _require_gradient(made: Tensor, wanted: Tensor, what: str) -> None:
     ratio = float(made @ wanted / (wanted @ wanted)) if bool(wanted.any()) else float("inf")
     require(
         difference <= ERROR * size + TINY,
-        f"{what} differs by {difference / size:.1%} from that of the formula, and is {ratio:.3g} times as large in its direction",
+        f"{what} differs by {difference / size:.1%} from that of the formula, and is {ratio:.3g} times as large in its"
+        " direction",
     )
 
 
@@ -223,14 +228,10 @@ def _exact(network: nn.Module) -> nn.Module:
 def _exact_batch(batch: Batch) -> Batch:
     if is_scored(batch):
         return replace(batch, parameters=batch.parameters.double(), score=batch.score.double())
-    if is_dataclass(batch) and not isinstance(batch, Rollout | Sequences | Transitions):  # a record of the plugin
+    if not isinstance(batch, Rollout | Sequences | Transitions):  # a record of the plugin
+        values = {each.name: getattr(batch, each.name) for each in fields(batch)}
         return replace(
-            batch,
-            **{
-                each.name: _as_double(value)
-                for each in fields(batch)
-                if isinstance(value := getattr(batch, each.name), Tensor)
-            },
+            batch, **{name: _as_double(value) for name, value in values.items() if isinstance(value, Tensor)}
         )
     if not isinstance(batch, Rollout):
         return map_tensors(_as_double, batch)
@@ -251,6 +252,16 @@ def _nudge(found: Found, seed: int) -> None:
                 NUDGE if parameter.dim() > 1 else NUDGE / 10
             )  # large biases would make one critic the smallest everywhere
             parameter.add_(size * noise.to(parameter.device))
+
+
+@torch.no_grad()
+def _nudged_numbers(found: Found, stated: Mapping[str, Tensor], seed: int) -> Found:
+    """Add positive numbers to the tensors that the formula has a value for, because some begin at 0."""
+    generator = torch.Generator().manual_seed(seed)
+    for path in stated.keys() & found.numbers.keys():
+        noise = torch.rand(found.numbers[path].shape, generator=generator)
+        found.numbers[path].add_(NUDGE * noise.to(found.numbers[path]))
+    return found
 
 
 def _copied_parameters(originals: Mapping[str, Any], copies: Mapping[str, Any]) -> list[tuple[Tensor, Tensor]]:
