@@ -128,21 +128,16 @@ def _require_equal(
     observed: Observed, batch: Batch, formulas: tuple[Formula | None, Formula | None], what: str, nudged: int
 ) -> set[str]:
     """Check one update; return the paths of the optimizers that the reference has losses for."""
-    agent, algorithm, (losses, after) = observed.agent, observed.agent.parts.algorithm, formulas
+    agent, algorithm = observed.agent, observed.agent.parts.algorithm
     observed.restore()
     found, seen = Found(agent), list[Step]()
     if nudged:
         _nudge(found, nudged)
     order = torch.arange(_count(batch))
     with kernels_off():
-        networks, copies = _exact_networks(found)
-        asked = networks, _exact_batch(batch), agent.config, NOISE
-        given = losses(*asked) if losses else {}
-        stated = after(*asked) if after else {}
+        given, stated, copies = _stated(formulas, found, batch, agent.config)
         if nudged and stated:
-            networks, copies = _exact_networks(_nudged_numbers(found, stated, nudged))
-            asked = networks, *asked[1:]
-            given, stated = losses(*asked) if losses else {}, after(*asked) if after else {}
+            given, stated, copies = _stated(formulas, _nudged_numbers(found, stated, nudged), batch, agent.config)
         before, now = _tensors(found), dict[str, Tensor]()
         if CANDIDATES in stated:
             with EqualNoise(order, NOISE):
@@ -164,6 +159,15 @@ def _require_equal(
         require(path in now, f"reference.py names {path!r}; the tensors are {', '.join(now)}")
         _require_value(before.get(path, torch.zeros(())), now[path], wanted, f"{what}: {path}")
     return set(given)
+
+
+def _stated(
+    formulas: tuple[Formula | None, Formula | None], found: Found, batch: Batch, config: object
+) -> tuple[Mapping[str, Any], Mapping[str, Tensor], list[tuple[Tensor, Tensor]]]:
+    """Return the losses, the values of tensors after an update, and pairs of a parameter [..] and its copy [..]."""
+    networks, copies = _exact_networks(found)
+    losses, after = (one(networks, _exact_batch(batch), config, NOISE) if one else {} for one in formulas)
+    return losses, after, copies
 
 
 def _require_gradient(made: Tensor, wanted: Tensor, what: str) -> None:
