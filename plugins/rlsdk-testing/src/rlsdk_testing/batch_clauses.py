@@ -105,8 +105,9 @@ def discount_read(subject: Subject) -> None:
 @clause(
     "batch.discounts-mark-ends",
     "In all sequences that update() gets, from a buffer or directly from the environments, `discount` is 0 at"
-    " terminations and above 0 elsewhere.",
-    "training loop and buffer: discount = gamma * ~terminated. It is not 0 at truncated rows.",
+    " terminations and above 0 elsewhere, and `loss_mask` is False where `valid` is.",
+    "training loop and buffer: discount = gamma * ~terminated, which is not 0 at truncated rows. loss_mask is False where"
+    " steps.valid is.",
 )
 def discounts_mark_ends(subject: Subject) -> None:
     learner = Learner(subject)
@@ -120,6 +121,8 @@ def discounts_mark_ends(subject: Subject) -> None:
             f"update {number}: row {row} has terminated = {bool(batch.steps.terminated[wrong][:1].any())} and discount ="
             f" {batch.discount[wrong][:1].sum():.4g}",
         )
+        fillers = (batch.loss_mask & ~batch.steps.valid).nonzero()[:1].flatten().tolist()
+        require(not fillers, f"update {number}: row {fillers} has valid = False, and loss_mask = True")
 
 
 @clause(
