@@ -260,11 +260,11 @@ def _nudge(found: Found, seed: int) -> None:
 
 @torch.no_grad()
 def _nudged_numbers(found: Found, stated: Mapping[str, Tensor], seed: int) -> Found:
-    """Add positive numbers to the tensors that the formula has a value for, because some begin at 0."""
+    """Add positive numbers, ten times as large for each seed, to the tensors that the formula names: some begin at 0."""
     generator = torch.Generator().manual_seed(seed)
     for path in stated.keys() & found.numbers.keys():
         noise = torch.rand(found.numbers[path].shape, generator=generator)
-        found.numbers[path].add_(NUDGE * noise.to(found.numbers[path]))
+        found.numbers[path].add_(NUDGE * 10 ** (seed - 1) * noise.to(found.numbers[path]))
     return found
 
 

@@ -134,6 +134,8 @@ def _require_state_stays(subject: Subject, live: list[Setting]) -> None:
         agent = subject.trained()
     before = _state_of(agent)
     for setting in live:
+        if not isinstance(setting.value, int | float | Constant):
+            continue  # a text such as "auto_0.1" may be a start value
         value = next((value for value in _others(setting) if _assigned(agent, setting.name, value)), None)
         if value is not None:
             setattr(agent, setting.name, setting.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,13 +21,14 @@ from rlsdk.kernels import kernels_off
 from rlsdk.records import Report
 from rlsdk_envs import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.batches import EPISODE, recording, small_agent, wrapping
+from rlsdk_testing.datasets import recordable
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found, equal, held, overlaps
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.noted_env import NotedEnv, NotedEpisode, steps_in
 from rlsdk_testing.subject import ACTIONS, Subject
 from rlsdk_testing.trials import quietly
-from rlsdk_testing.watched import watched
+from rlsdk_testing.watched import TINY, watched
 
 FIRST, LONGEST = 48, 1600
 """The steps (or updates) of the first training, and the limit for all trainings together. A tensor that has not changed then
@@ -241,30 +243,30 @@ def _noted(subject: Subject, episodes: list[NotedEpisode]) -> object:
 )
 def normalized(subject: Subject) -> None:
     subject.needs_vectors("vectors are normalized")
-    if not hasattr(subject.agent().config, "normalize"):
-        raise NotApplicable("it has no setting normalize")
+    if not hasattr(subject.agent().config, "normalize") or recordable(subject.spec.config_type):
+        raise NotApplicable("it has no setting normalize, or learns from a data set")
     one, other = (_last_gradients(subject, factor) for factor in (1.0, LARGER))
     if not one:
         raise NotApplicable("no optimizer makes a step in its update")
     for path in one.keys() & other.keys():
-        size = max(float(one[path].norm()), float(other[path].norm()))
-        difference = float((one[path] - other[path]).norm())
-        require(
-            difference <= SCALED * size,
-            f"with normalize, observations and rewards {LARGER:g} times as large change the gradient of {path} by"
-            f" {difference / size:.1%}",
-        )
+        for before, after in zip(one[path], other[path], strict=False):
+            size, difference = max(float(before.norm()), float(after.norm())), float((before - after).norm())
+            require(
+                difference <= SCALED * size + TINY,
+                f"with normalize, observations and rewards {LARGER:g} times as large change a gradient of {path} by"
+                f" {difference / max(size, TINY):.1%}",
+            )
 
 
-LARGER, SCALED = 1024.0, 0.05
-"""The factor of observations and rewards, and the largest change of a gradient. The statistics begin with a tiny weight of
-their start values, so the gradients are not equal to the bit."""
+LARGER, SCALED, LAST = 1024.0, 0.05, 6
+"""The factor of observations and rewards, the largest change of a gradient, and the number of last steps that are compared."""
 
 
-def _last_gradients(subject: Subject, factor: float) -> dict[str, Tensor]:
-    """Return path of each optimizer -> the gradient [P] of its last step in a training without steps.
+def _last_gradients(subject: Subject, factor: float) -> dict[str, deque[Tensor]]:
+    """Return path of each optimizer -> the gradients [P] of its last steps in a training; the steps are not made.
 
-    `factor`: how many times as large observations and rewards are.
+    `factor`: how many times as large observations and rewards are. The statistics are known before the training, because the
+    first values are normalized with start values, which do not have that factor.
     """
 
     def make() -> object:
@@ -272,11 +274,15 @@ def _last_gradients(subject: Subject, factor: float) -> dict[str, Tensor]:
         env: Any = AnySpaceEnv(spaces.Box(low, high, dtype=np.float32), ACTIONS[subject.action_kind], EPISODE)
         return subject.with_info(gymnasium.wrappers.TransformReward(env, lambda reward: factor * float(reward)))
 
-    found = dict[str, Tensor]()
+    found: dict[str, deque[Tensor]] = defaultdict(lambda: deque(maxlen=LAST))
     with quietly(), kernels_off():
-        agent = subject.agent(make_vec_env(make, ENVS), normalize=True, max_grad_norm=1e9)
-        with watched(agent, lambda step: found.update({step.optimizer: step.gradient}), hold=True):
-            agent.learn(8 * FIRST if agent.parts.plan.unit == "steps" else FIRST)
+        known, agent = (subject.agent(make_vec_env(make, ENVS), normalize=True, max_grad_norm=1e9) for _ in range(2))
+        with watched(known, lambda _: None, hold=True):
+            known.learn(8 * FIRST)
+        learned, fresh = (dict[str, Any](each.get_parameters()) for each in (known, agent))
+        agent.set_parameters({**fresh, "policy": {**fresh["policy"], "normalizer": learned["policy"]["normalizer"]}})
+        with watched(agent, lambda step: found[step.optimizer].append(step.gradient), hold=True):
+            agent.learn(8 * FIRST)
     return found
 
 
