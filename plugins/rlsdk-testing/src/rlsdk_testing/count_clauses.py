@@ -39,13 +39,17 @@ Counts = Mapping[str, int]
 @clause(
     "count.whole-numbers",
     "A whole-number setting counts exactly: with 1, 2 and 3 the steps of optimizers, updates, samples, moves of"
-    " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay.",
+    " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay. With a number of episodes that is a"
+    " float, the steps of a round grow in proportion.",
     "Use the setting as it is in range(...), topk(...) or the comparison of a counter. Look for + 1, - 1, // 2 and max(1, ..).",
 )
 @look_first("algorithm", "update")
 def whole_numbers(subject: Subject) -> str:
     tried, failures = [], []
     for setting in settings_of(subject.agent().config):
+        if _is_number_of_episodes(setting):
+            tried.append(setting.name)
+            failures += list(_faults_of_rounds(subject, setting))
         if not _counts_something(setting):
             continue
         found = {
@@ -219,30 +223,17 @@ def minibatches(subject: Subject) -> None:
         )
 
 
-@clause(
-    "count.rounds",
-    "A setting that is described as a number of episodes counts them: with 4, 4.5 and 8 the steps of a round grow in"
-    " proportion.",
-    "plan: multiply by the setting, and round the product once.",
-)
-@look_first("plan", "rounds")
-def rounds_in_proportion(subject: Subject) -> None:
-    asked = [each for each in settings_of(subject.agent().config) if _is_number_of_episodes(each)]
-    checked = False
-    for setting in asked:
-        lengths = {value: _steps_of_round(subject, setting.name, value) for value in (4.0, 4.5, 8.0)}
-        known = {value: steps for value, steps in lengths.items() if steps}
-        if len(known) < 3 or len(set(known.values())) == 1:
-            continue
-        checked = True
-        each = known[8.0] / 8.0
-        require(
-            all(abs(steps - value * each) <= 1.0 for value, steps in known.items()),
+def _faults_of_rounds(subject: Subject, setting: Setting) -> Iterator[str]:
+    """Yield a text if the steps of a round do not grow in proportion to a setting that is a number of episodes."""
+    lengths = {value: _steps_of_round(subject, setting.name, value) for value in (4.0, 4.5, 8.0)}
+    known = {value: steps for value, steps in lengths.items() if steps}
+    if len(known) < 3 or len(set(known.values())) == 1:
+        return
+    if any(abs(steps - value * known[8.0] / 8.0) > 1.0 for value, steps in known.items()):
+        yield (
             f"{setting.name} = {', '.join(f'{value:g}' for value in known)}: rounds of"
-            f" {', '.join(map(str, known.values()))} steps, with episodes of equal length",
+            f" {', '.join(map(str, known.values()))} steps, with episodes of equal length; they should grow in proportion"
         )
-    if not checked:
-        raise NotApplicable("no setting is a number of episodes of a round, and accepts 4.5")
 
 
 def _is_number_of_episodes(setting: Setting) -> bool:
