@@ -39,8 +39,8 @@ Counts = Mapping[str, int]
 @clause(
     "count.whole-numbers",
     "A whole-number setting counts exactly: with 1, 2 and 3 the steps of optimizers, updates, samples, moves of"
-    " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay. With a number of episodes that is a"
-    " float, the steps of a round grow in proportion.",
+    " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay. With a float number of episodes"
+    " the steps of a round grow in proportion.",
     "Use the setting as it is in range(...), topk(...) or the comparison of a counter. Look for + 1, - 1, // 2 and max(1, ..).",
 )
 @look_first("algorithm", "update")
