@@ -259,7 +259,7 @@ def an_update_follows_a_stop(patch: Patch) -> None:
     patch.setattr(ReplayedRollouts, "rounds", broken)
 
 
-@mutant("training.normalized", "dyna", alone=True)
+@mutant("batch.normalized", "dyna", alone=True)
 def rewards_of_a_memory_are_not_normalized(patch: Patch) -> None:
     from acme_dyna.algorithm import Dyna
 

@@ -236,15 +236,15 @@ def _noted(subject: Subject, episodes: list[NotedEpisode]) -> object:
 
 
 @clause(
-    "training.normalized",
+    "batch.normalized",
     "With `normalize`, an environment whose observations and rewards are 1024 times as large gives the same gradients.",
     "Apply context.observation_normalizer and context.reward_normalizer to your own records, sample with parts.sample(), and"
     " pass newest steps that you learn from through parts.preprocess_batch().",
 )
 def normalized(subject: Subject) -> None:
     subject.needs_vectors("vectors are normalized")
-    if not hasattr(subject.agent().config, "normalize") or recordable(subject.spec.config_type):
-        raise NotApplicable("it has no setting normalize, or learns from a data set")
+    if not hasattr(subject.agent().config, "normalize"):
+        raise NotApplicable("it has no setting normalize")
     one, other = (_last_gradients(subject, factor) for factor in (1.0, LARGER))
     if not one:
         raise NotApplicable("no optimizer makes a step in its update")
@@ -274,9 +274,10 @@ def _last_gradients(subject: Subject, factor: float) -> dict[str, deque[Tensor]]
         env: Any = AnySpaceEnv(spaces.Box(low, high, dtype=np.float32), ACTIONS[subject.action_kind], EPISODE)
         return subject.with_info(gymnasium.wrappers.TransformReward(env, lambda reward: factor * float(reward)))
 
+    count = 1 if recordable(subject.spec.config_type) else ENVS  # data sets are recorded in one environment
     found: dict[str, deque[Tensor]] = defaultdict(lambda: deque(maxlen=LAST))
     with quietly(), kernels_off():
-        known, agent = (subject.agent(make_vec_env(make, ENVS), normalize=True, max_grad_norm=1e9) for _ in range(2))
+        known, agent = (subject.agent(make_vec_env(make, count), normalize=True, max_grad_norm=1e9) for _ in range(2))
         with watched(known, lambda _: None, hold=True):
             known.learn(8 * FIRST)
         learned, fresh = (dict[str, Any](each.get_parameters()) for each in (known, agent))
