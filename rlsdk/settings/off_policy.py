@@ -279,7 +279,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
         metadata=described(
             "lowest and highest action of the policy, inside the action space and in its units; none = the bounds of"
             " the action space",
-            examples=((-0.5, 0.5),),
+            examples=((-0.5, 0.5), (0.25, 0.75)),
         ),
     )
     policy_kwargs: SoftActorCriticNetworkConfig = attrs.field(

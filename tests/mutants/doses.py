@@ -233,3 +233,35 @@ def the_mean_goes_half_of_the_way(patch: Patch) -> None:
         return metrics
 
     patch.setattr(CrossEntropy, "update", broken)
+
+
+@mutant("dose.gradient-norm", "v-trace", alone=True)
+def gradients_may_be_twice_as_large(patch: Patch) -> None:
+    step = FlatOptimizer.step
+    patch.setattr(
+        FlatOptimizer, "step", lambda self, rate, norm=None: step(self, rate, None if norm is None else 2.0 * norm)
+    )
+
+
+@mutant("count.stopped-rounds", "v-trace", alone=True)
+def an_update_follows_a_stop(patch: Patch) -> None:
+    from acme_vtrace.algorithm import ReplayedRollouts
+
+    rounds = ReplayedRollouts.rounds
+
+    def broken(self: Any, training: Any, cursor: Any) -> Iterator[Any]:
+        for after, report in rounds(self, training, cursor):
+            if report.metrics is None:
+                batch = training.parts.sample(self.batch_size, training.streams["replay"])
+                training.parts.algorithm.update(batch, progress=1.0)
+            yield after, report
+
+    patch.setattr(ReplayedRollouts, "rounds", broken)
+
+
+@mutant("batch.normalized", "dyna", alone=True)
+def rewards_of_a_memory_are_not_normalized(patch: Patch) -> None:
+    from acme_dyna.algorithm import Dyna
+
+    normalized = Dyna._normalized
+    patch.setattr(Dyna, "_normalized", lambda self, moves: replace(normalized(self, moves), reward=moves.reward))

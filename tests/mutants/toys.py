@@ -137,7 +137,7 @@ def later_entropy_is_punished(patch: Patch) -> None:
     )
 
 
-@mutant("learns.normalized", "v-trace", alone=True)
+@mutant("batch.normalized", "v-trace")
 def replayed_sequences_are_not_normalized(patch: Patch) -> None:
     from rlsdk.preprocessing import preprocessing
 

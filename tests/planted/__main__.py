@@ -23,10 +23,10 @@ from tests.planted.copies import Copy
 from tests.planted.kinds import KINDS
 from tests.planted.looking import LOADING, Task, look
 from tests.planted.page import PAGE, page
-from tests.planted.results import STORED_FRESH, Result, is_current, kit_digest, store, stored
+from tests.planted.results import STORED_FRESH, Result, is_current, kit_digest, store, store_run, stored, stored_runs
 
 LIMIT = 150.0
-"""The time limit for one bug, in seconds."""
+"""The usual time limit for one bug, in seconds by the clock."""
 Failures = dict[str, str]
 """Id of a clause -> the message with which it failed."""
 
@@ -80,7 +80,8 @@ class Searches:
     proves nothing: the search for the bug is repeated without this clause.
     """
 
-    def __init__(self, tasks: Iterable[tuple[Bug, Task]], copies: Sequence[Copy]) -> None:
+    def __init__(self, tasks: Iterable[tuple[Bug, Task]], copies: Sequence[Copy], limit: float) -> None:
+        self.limit = limit
         self.waiting: deque[tuple[Bug | None, Task]] = deque(tasks)
         self.free, self.running = list(copies), dict[Connection, Search]()
         self.holds: dict[tuple[str, str], bool | None] = {}
@@ -96,7 +97,7 @@ class Searches:
                 self.running[started.receiver] = started
             ready = set(wait(list(self.running), timeout=1.0))
             for receiver, search in list(self.running.items()):
-                if (receiver in ready and not search.read()) or search.seconds > LIMIT:
+                if (receiver in ready and not search.read()) or search.seconds > self.limit:
                     search.end()
                     del self.running[receiver]
                     self.free.append(search.copy)
@@ -128,12 +129,12 @@ class Searches:
                 self.waiting.append((one.bug, replace(one.task, passed_over=[*one.task.passed_over, failed or ""])))
 
 
-def result_of(search: Search, bug: Bug) -> Result:
+def result_of(search: Search, bug: Bug, limit: float) -> Result:
     """The result of an ended search, as it is stored."""
     for identity, detail in search.failures.items():
         return Result(bug.digest, identity, " ".join(detail.split())[:300], kit_digest())
     tried = "every clause that was tried" if search.task.groups else "every clause"
-    why = f"{search.running} takes more than {LIMIT:.0f} s" if search.seconds > LIMIT else f"{tried} holds"
+    why = f"{search.running} takes more than {limit:.0f} s" if search.seconds > limit else f"{tried} holds"
     return Result(bug.digest, None, why, kit_digest())
 
 
@@ -145,20 +146,30 @@ def run(bugs: Sequence[Bug], options: argparse.Namespace) -> None:
     import torch
 
     torch.set_num_threads(1)
-    results = stored() | stored(STORED_FRESH)
+    results = _known(options)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copies = [Copy(Path(folder) / str(k)) for k in range(options.jobs)]
         chosen = [(bug, KINDS[bug.kind] if options.likely else options.clauses) for bug in bugs]
         tasks = [(bug, _task(bug, results.get(bug.id), own)) for bug, own in chosen]
-        for search in Searches(tasks, copies).ended():
+        for search in Searches(tasks, copies, options.limit).ended():
             assert search.bug is not None
-            bug, result = search.bug, result_of(search, search.bug)
+            bug, result = search.bug, result_of(search, search.bug, options.limit)
             if result.clause or not options.clauses:
                 results[bug.id] = result
             found = result.clause or f"NOT FOUND: {result.detail}"
             print(f"{bug.algorithm:<20} {search.seconds:6.1f} s  {bug.id:<60} {found}", flush=True)
-            if not options.dry:
+            if options.half and options.store and bug.id in results:
+                store_run(options.half, {bug.id: results[bug.id]})
+            elif not options.dry:
                 store(results)
+
+
+def _known(options: argparse.Namespace) -> dict[str, Result]:
+    """Return id of a bug -> its stored result."""
+    if not options.half:
+        return stored() | stored(STORED_FRESH)
+    run = stored_runs().get(options.half)
+    return dict(run.results) if run else {}
 
 
 def _task(bug: Bug, before: Result | None, groups: Sequence[str]) -> Task:
@@ -169,9 +180,13 @@ def _task(bug: Bug, before: Result | None, groups: Sequence[str]) -> Task:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for one bug: give more on a busy machine")
     parser.add_argument("--only", nargs="+", default=[], help="ids, kinds or algorithms")
     parser.add_argument("--fresh", choices=["A", "B"], help="the bugs of this half of `tests.planted.fresh` instead")
-    parser.add_argument("--half", choices=authors.HALVES, help="this half of `tests.planted.authors`; implies --dry")
+    parser.add_argument(
+        "--half", choices=authors.HALVES, help="this half of `tests.planted.authors`; stored with --store"
+    )
+    parser.add_argument("--store", action="store_true", help="with --half: store its results, and write the page")
     parser.add_argument("--new", action="store_true", help="bugs without a result of their present text")
     parser.add_argument("--missed", action="store_true", help="bugs that were not found")
     parser.add_argument("--clauses", nargs="+", default=[], help="try only clauses whose ids begin so")
@@ -179,8 +194,8 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="store nothing, and leave the page as it is")
     parser.add_argument("--page", action="store_true", help="write the page of the stored results, and do nothing else")
     options = parser.parse_args()
-    options.dry |= options.half is not None  # the stored results are those of the other two lists
-    results = stored() | stored(STORED_FRESH)
+    options.dry |= options.half is not None and not options.store
+    results = _known(options)
     offered = {"A": fresh.HALF_A, "B": fresh.HALF_B}.get(options.fresh, BUGS)
     chosen = [
         bug

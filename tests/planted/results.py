@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 
 from tests.planted import BUGS, fresh
@@ -13,6 +14,7 @@ from tests.planted.bug import Bug
 
 STORED = Path(__file__).parent / "results.json"
 STORED_FRESH = Path(__file__).parent / "fresh_results.json"
+STORED_AUTHORS = Path(__file__).parent / "authors_results.json"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,33 @@ def store(results: Mapping[str, Result]) -> None:
     for path, bugs in ((STORED, BUGS), (STORED_FRESH, fresh.BUGS)):
         entries = {bug.id: asdict(results[bug.id]) for bug in bugs if bug.id in results}
         path.write_text(json.dumps(entries, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the kit on a half of the bugs of `tests.planted.authors`."""
+
+    date: str
+    """The day of its last search."""
+    results: dict[str, Result]
+    """Id of a bug -> its result."""
+
+
+def stored_runs() -> dict[str, Run]:
+    """Name of a run -> its stored results: a half, or a half and when, such as "open, first"."""
+    content = json.loads(STORED_AUTHORS.read_text()) if STORED_AUTHORS.exists() else {}
+    return {
+        name: Run(run["date"], {bug: Result(**entry) for bug, entry in run["results"].items()})
+        for name, run in content.items()
+    }
+
+
+def store_run(name: str, results: Mapping[str, Result]) -> None:
+    """Add results to the run `name`. They replace those of the same bugs."""
+    runs = stored_runs()
+    before = runs[name].results if name in runs else {}
+    runs[name] = Run(date.today().isoformat(), {**before, **results})
+    STORED_AUTHORS.write_text(json.dumps({key: asdict(run) for key, run in sorted(runs.items())}, indent=1) + "\n")
 
 
 def is_current(bug: Bug, results: Mapping[str, Result]) -> bool:

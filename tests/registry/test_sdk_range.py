@@ -316,8 +316,9 @@ def test_every_public_name_that_takes_a_plugin_is_tried() -> None:
 
 NEEDED = {"env": "CartPole-v1", "steps": "8", "trials": "1", "out": "made"}
 """Values for the options that commands need."""
-COMMANDS_WITHOUT_PLUGINS = {"ui", 
+COMMANDS_WITHOUT_PLUGINS = {
     "compare": "tables of runs",
+    "ui": "records and tables of runs",
     "plot": "tables of runs",
     "inspect": "reads the manifest of a file",
     "push": "uploads a file as it is",

@@ -11,6 +11,7 @@ import pytest
 
 from rlsdk.cli.main import Commands
 from rlsdk_testing import clauses
+from tests.planted.page import honest_number
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -140,10 +141,9 @@ def contracts_page() -> str:
         "",
         "The rules that every plugin must fulfill. `rlsdk check ID` checks all of them for an installed plugin, in a separate",
         "process; `rlsdk_testing.verify` checks one in this process ([how](writing-a-plugin.md#check-it)).",
-        "For each clause `plugins/rlsdk-testing/tests/test_mutants.py` has a bug that only this clause finds. [Planted"
-        " bugs](planted-bugs.md) shows",
-        "which bugs the clauses find that were written without looking at the clauses. Generated: `python -m "
-        "tests.repository.test_docs`.",
+        "For each clause `plugins/rlsdk-testing/tests/test_mutants.py` has a bug that only this clause finds. Of bugs that"
+        f" somebody wrote without reading the clauses, they find {honest_number()}:",
+        "[planted bugs](planted-bugs.md). Generated: `python -m tests.repository.test_docs`.",
         "",
         "| id | clause | to mend |",
         "|---|---|---|",

@@ -15,7 +15,9 @@ from rlsdk_dqn.config import DQNConfig
 def losses(networks: Mapping[str, Any], batch: Transitions, config: DQNConfig, noise: float) -> Mapping[str, Tensor]:
     """Return the mean Huber loss of the values of the actions taken, 0-d, for one choice of an action."""
     online, target = networks["policy"], networks["algorithm.target.network"]
-    following = batch.next_observation
+    following, action = batch.next_observation, online.from_environment(batch.action)
+    if action.shape[-1] > 1:
+        return {}  # several choices
     with torch.no_grad():
         values = target(following.features)
         chooser = online(following.features) if config.double_q else values
@@ -23,6 +25,6 @@ def losses(networks: Mapping[str, Any], batch: Transitions, config: DQNConfig, n
             chooser = chooser.masked_fill(~following.action_mask, -torch.inf)
         best = values.gather(-1, chooser.argmax(-1, keepdim=True)).squeeze(-1)
         wanted = batch.reward + batch.discount * best
-    error = online(batch.observation.features).gather(-1, online.from_environment(batch.action)).squeeze(-1) - wanted
+    error = online(batch.observation.features).gather(-1, action).squeeze(-1) - wanted
     huber = torch.where(error.abs() < 1.0, error.square() / 2, error.abs() - 0.5)
     return {"algorithm.optimizer": (huber if batch.weight is None else huber * batch.weight).mean()}

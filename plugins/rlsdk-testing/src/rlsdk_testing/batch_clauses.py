@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import gymnasium
 import torch
 from torch import Tensor
 
@@ -12,7 +13,10 @@ from rlsdk.interfaces import AlgorithmAbilities, ability
 from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.spaces import choices_of
 from rlsdk.tree import map_tensors
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.batches import (
+    ENVS,
+    EPISODE,
     ROUNDING,
     ROUNDING_OF_ZEROS,
     AnySequences,
@@ -22,6 +26,7 @@ from rlsdk_testing.batches import (
     is_scored,
     other_rows,
     permuted_distance,
+    recording,
     require_rewards,
     reward_of,
     rows_in_batch,
@@ -32,7 +37,7 @@ from rlsdk_testing.batches import (
 from rlsdk_testing.dose_clauses import weights_on
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
-from rlsdk_testing.subject import Subject, differing
+from rlsdk_testing.subject import ACTIONS, Subject, differing
 
 GAMMA = 0.9
 LARGE = 50.0
@@ -105,14 +110,15 @@ def discount_read(subject: Subject) -> None:
 @clause(
     "batch.discounts-mark-ends",
     "In all sequences that update() gets, from a buffer or directly from the environments, `discount` is 0 at"
-    " terminations and above 0 elsewhere.",
-    "training loop and buffer: discount = gamma * ~terminated. It is not 0 at truncated rows.",
+    " terminations and above 0 elsewhere, and `loss_mask` is False where `valid` is.",
+    "training loop and buffer: discount = gamma * ~terminated, which is not 0 at truncated rows. loss_mask is False where"
+    " steps.valid is.",
 )
 def discounts_mark_ends(subject: Subject) -> None:
     learner = Learner(subject)
     if not isinstance(learner.batch, Sequences):
         raise NotApplicable("it does not learn from sequences; buffer.rows-are-true is about Transitions")
-    for number, batch in enumerate(learner.batches):
+    for number, batch in enumerate([*learner.batches, *_with_resets(subject)]):
         wrong = batch.steps.valid & ((batch.discount == 0.0) != batch.steps.terminated)
         row = wrong.nonzero()[:1].flatten().tolist()
         require(
@@ -120,6 +126,20 @@ def discounts_mark_ends(subject: Subject) -> None:
             f"update {number}: row {row} has terminated = {bool(batch.steps.terminated[wrong][:1].any())} and discount ="
             f" {batch.discount[wrong][:1].sum():.4g}",
         )
+        fillers = (batch.loss_mask & ~batch.steps.valid).nonzero()[:1].flatten().tolist()
+        require(not fillers, f"update {number}: row {fillers} has valid = False, and loss_mask = True")
+
+
+def _with_resets(subject: Subject) -> list[Batch]:
+    """Return the batches of a training in gymnasium's own vector environment, where the step after an episode is a reset."""
+    if subject.spec.info:
+        return []  # it has no entries of info
+    batches = list[Batch]()
+    makers = [lambda: AnySpaceEnv(subject.seen, ACTIONS[subject.action_kind], EPISODE)] * ENVS
+    agent = subject.agent(gymnasium.vector.SyncVectorEnv(makers))
+    with recording(agent.parts.algorithm, batches.append):
+        agent.learn(8 * EPISODE * ENVS)
+    return batches
 
 
 @clause(

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 def check_plugin(
     algorithm: Algorithm,
     thorough: Annotated[
-        bool,
-        typer.Option("--thorough", help="Try twenty times as many examples, and all observations with all actions."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--thorough/--fast",
+            help="Thorough: twenty times as many examples, and all observations with all actions. Fast: no clauses that take"
+            " long, and those first that find most.",
+        ),
+    ] = None,
     seconds: Annotated[
         float | None, typer.Option(help="Time limit in seconds. Clauses that would exceed it are not run.")
     ] = None,
@@ -43,7 +47,8 @@ def check_plugin(
         _measure(algorithm)
         return
     found = []
-    for outcome in outcomes(Request(algorithm=algorithm, settings=settings, thorough=thorough), seconds=seconds):
+    request = Request(algorithm=algorithm, settings=settings, thorough=thorough is True)
+    for outcome in outcomes(request, seconds=seconds, fast=thorough is False):
         found.append(outcome)
         if not as_json:
             _print(outcome)

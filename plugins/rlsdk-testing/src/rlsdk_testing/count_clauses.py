@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,14 +15,15 @@ from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import kernels_off
 from rlsdk.records import Report, Rollout
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.alternatives import Setting, settings_of
-from rlsdk_testing.batches import is_scored, recording, wrapping
+from rlsdk_testing.batches import EPISODE, is_scored, recording, wrapping
 from rlsdk_testing.dose_clauses import moves_of_copies
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.noted_env import NotedEnv, NotedEpisode
-from rlsdk_testing.subject import Subject, equal_values
+from rlsdk_testing.subject import ACTIONS, Subject, equal_values
 from rlsdk_testing.trials import quietly
 from rlsdk_testing.watched import Observed, Step, look_first, watched
 
@@ -38,13 +39,17 @@ Counts = Mapping[str, int]
 @clause(
     "count.whole-numbers",
     "A whole-number setting counts exactly: with 1, 2 and 3 the steps of optimizers, updates, samples, moves of"
-    " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay.",
+    " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay. With a float number of episodes"
+    " the steps of a round grow in proportion.",
     "Use the setting as it is in range(...), topk(...) or the comparison of a counter. Look for + 1, - 1, // 2 and max(1, ..).",
 )
 @look_first("algorithm", "update")
 def whole_numbers(subject: Subject) -> str:
     tried, failures = [], []
     for setting in settings_of(subject.agent().config):
+        if _is_number_of_episodes(setting):
+            tried.append(setting.name)
+            failures += list(_faults_of_rounds(subject, setting))
         if not _counts_something(setting):
             continue
         found = {
@@ -216,6 +221,84 @@ def minibatches(subject: Subject) -> None:
             others == [once, once] or (once > 0 and others == [2 * once, 4 * once]),
             f"1, 2 and 4 minibatches of {rows} rows: {once}, {others[0]} and {others[1]} steps of {path}",
         )
+
+
+def _faults_of_rounds(subject: Subject, setting: Setting) -> Iterator[str]:
+    """Yield a text if the steps of a round do not grow in proportion to a setting that is a number of episodes."""
+    lengths = {value: _steps_of_round(subject, setting.name, value) for value in (4.0, 4.5, 8.0)}
+    known = {value: steps for value, steps in lengths.items() if steps}
+    if len(known) < 3 or len(set(known.values())) == 1:
+        return
+    if any(abs(steps - value * known[8.0] / 8.0) > 1.0 for value, steps in known.items()):
+        yield (
+            f"{setting.name} = {', '.join(f'{value:g}' for value in known)}: rounds of"
+            f" {', '.join(map(str, known.values()))} steps, with episodes of equal length; they should grow in proportion"
+        )
+
+
+def _is_number_of_episodes(setting: Setting) -> bool:
+    text = str(setting.field.metadata.get("help", ""))
+    return isinstance(setting.value, float) and "number of episodes" in text and "." not in setting.name
+
+
+def _steps_of_round(subject: Subject, name: str, value: float) -> int:
+    """Return the steps of the last of several rounds with one environment, whose episodes are equally long; 0 if refused."""
+    given: dict[str, Any] = {"n_steps": 1, name: value}
+    ends = [0]
+    with quietly(), suppress(Exception):  # any error of a validator
+        env = make_vec_env(
+            lambda: subject.with_info(AnySpaceEnv(subject.seen, ACTIONS[subject.action_kind], EPISODE)), 1
+        )
+        watch = LambdaCallback(on_report=lambda run, report: ends.append(report.env_steps))
+        subject.agent(env, **given).learn(4 * LENGTH, watch)
+    return ends[-1] - ends[-2] if len(ends) > 2 else 0
+
+
+@clause(
+    "count.stopped-rounds",
+    "If a callback stops a training within a round, the steps of that round are counted, and no update follows.",
+    "rounds(): update only if the rollout has its full length; count its steps in any case.",
+)
+@look_first("plan", "rounds")
+def stopped_rounds(subject: Subject) -> None:
+    ends, _, _ = _stopped(subject, 0)
+    asked = next((step for step in range(2, LENGTH) if step not in ends and step < max(ends, default=0)), None)
+    if asked is None:
+        raise NotApplicable("its rounds have one step")
+    ends, made, late = _stopped(subject, asked)
+    require(
+        not late, f"a callback stopped the training at step {asked}, within a round, and update() was called after it"
+    )
+    require(
+        made == asked and ends[-1:] in ([], [asked]),
+        f"a callback stopped the training at step {asked}: {ends[-1:]} counted",
+    )
+
+
+def _stopped(subject: Subject, asked: int) -> tuple[list[int], int, bool]:
+    """Train with one environment until step `asked` (0: to the end).
+
+    Returns:
+        the steps at the ends of rounds, the steps made, and whether an update followed the stop.
+    """
+    made, late, reports = 0, False, list[Report]()
+
+    def step(run: object, step: object) -> bool:
+        nonlocal made
+        made += 1
+        return made != asked
+
+    def updated(batch: object) -> None:
+        nonlocal late
+        late = late or made == asked
+
+    with quietly(), kernels_off():
+        agent = subject.agent(make_vec_env(lambda: subject.with_info(NotedEnv(subject, [])), 1))
+        if not agent.parts.plan.needs_environment or getattr(agent.parts.plan, "plays_episodes", False):
+            raise NotApplicable("it collects no steps in environments")
+        with recording(agent.parts.algorithm, updated):
+            agent.learn(2 * LENGTH, LambdaCallback(on_step=step, on_report=lambda run, report: reports.append(report)))
+    return [report.env_steps for report in reports], made, late
 
 
 @clause(

@@ -254,6 +254,33 @@ def _require_others_stay(observed: Observed, setting: Setting, effects: list[Eff
 
 
 @clause(
+    "dose.gradient-norm",
+    "With the setting `max_grad_norm`, larger gradients are scaled to this norm. It applies to all gradients of an optimizer"
+    " together, and to those of one optimizer at least.",
+    "update(): pass config.max_grad_norm to every optimizer.step(...), unchanged.",
+)
+@look_first("algorithm", "update")
+def gradient_norm(subject: Subject) -> None:
+    if not any(setting.name == "max_grad_norm" for setting in settings_of(subject.agent().config)):
+        raise NotApplicable("it has no setting max_grad_norm")
+    free, bounded = Observed(subject), Observed(subject, max_grad_norm=NORM)
+    large = {step.optimizer: float(step.gradient.norm()) for step in free.update(free.batch)}
+    found = {step.optimizer: float(step.gradient.norm()) for step in bounded.update(bounded.batch)}
+    what = f"with max_grad_norm = {NORM:g}"
+    scaled = {path: norm for path, norm in found.items() if norm < large[path] / 2}
+    require(
+        bool(scaled) or max(large.values(), default=0.0) < 2 * NORM,
+        f"{what} the gradients have the norms {list(found.values())}",
+    )
+    for path, norm in scaled.items():
+        require(NORM / 2 <= norm <= NORM * (1.0 + EQUAL), f"{what} a step of {path} has a gradient of norm {norm:.4g}")
+
+
+NORM = 1e-4
+"""A bound of the norm of gradients that is smaller than usual gradients."""
+
+
+@clause(
     "dose.tau",
     "With the setting `tau`, a target network moves by the share tau of its distance to the trained network each time.",
     "update() or collected(): target += tau * (online - target), as `TargetNetwork.update(tau)` does. Move it once each time.",

@@ -1,24 +1,28 @@
-"""The clause about a stated formula: an update has the gradients of the losses in the package's `reference.py`.
+"""The clause about a stated formula: an update does what the package's `reference.py` states in plain formulas.
 
-The module has one function:
+The module has one of these functions, or both:
 
-    def losses(networks: Mapping[str, Any], batch: object, config: object, noise: float) -> Mapping[str, Tensor]: ...
+    def losses(networks: Mapping[str, Any], batch: object, config: object, noise: float) -> Mapping[str, Losses]: ...
+    def after(networks: Mapping[str, Any], batch: object, config: object, noise: float) -> Mapping[str, Tensor]: ...
 
 | argument | is |
 |---|---|
-| `networks` | path, such as "policy" or "algorithm.target.network" -> a float64 copy of the network, or of a trained tensor |
+| `networks` | path, such as "algorithm.target.network" -> a float64 copy of the network, or of a tensor of the algorithm |
 | `batch` | the batch that `update` gets, with float64 numbers |
 | `config` | the settings |
 | `noise` | the number that every random number of the update is |
 
-It returns path of an optimizer, such as "algorithm.optimizer" -> its loss, 0-d. A rollout is one minibatch, and has no fillers.
+`losses` returns path of an optimizer, such as "algorithm.optimizer" -> its loss, 0-d, or the losses of its first steps.
+`after` returns path of a tensor, such as "algorithm.std" -> its value after an update whose optimizers make no steps. The path
+"candidates" is what `propose` of a population method returns before the update. A rollout is one minibatch, and has no fillers.
+Half of the training is over. Both leave out what they have no formula for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -27,9 +31,9 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import kernels_off
-from rlsdk.records import Rollout, Transitions
+from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.tree import map_tensors
-from rlsdk_testing.batches import ROLLOUT, Batch, rows_in_batch
+from rlsdk_testing.batches import ROLLOUT, Batch, is_scored, reward_of, rows_in_batch, with_rewards
 from rlsdk_testing.dose_clauses import float_settings
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.kit import clause, require
@@ -40,7 +44,8 @@ from rlsdk_testing.row_clauses import in_one_step
 from rlsdk_testing.subject import Subject
 from rlsdk_testing.watched import NOISE, TINY, Observed, Step, look_first, watched
 
-Losses = Callable[[Mapping[str, Any], Any, Any, float], Mapping[str, Tensor]]
+Formula = Callable[[Mapping[str, Any], Any, Any, float], Mapping[str, Any]]
+CANDIDATES = "candidates"
 ERROR = 2e-3
 """The largest difference of a gradient from that of the formula, as a share of it. Float32 has errors of about 1e-4."""
 NUDGE = 0.3
@@ -48,37 +53,43 @@ NUDGE = 0.3
 NUDGES = 3
 """The number of other weights for each batch."""
 LARGE = 30.0
+ROUNDED = 1e-5
+"""The largest difference of other tensors, as a share of them."""
 
 
 @clause(
     "formula.reference",
-    "The gradients of an update are those of the losses in the package's reference.py, on random and extreme batches, and with"
-    " each float setting doubled.",
+    "The gradients of an update are those of the losses in the package's reference.py, and other tensors become what it states:"
+    " on random and extreme batches, for every kind of action, and with each float setting doubled.",
     "Compare update() with reference.py: one of them is wrong. The settings and the batch in the message show which term.",
 )
 @look_first("algorithm", "update")
 def reference(subject: Subject) -> str:
-    losses = _losses_of(subject)
-    observed = in_one_step(subject)
-    checked = set[str]()
-    for what, variant in _variants(observed):
-        for about, batch in list(_batches(observed.batch))[: None if variant is observed else 1]:
-            for nudged in range(1 + NUDGES) if variant is observed else (1,):
-                text = f"with {what}, {about}{' and other weights' if nudged else ''}"
-                checked |= _require_equal(variant, batch, losses, text, nudged)
-    unchecked = sorted(set(Found(observed.agent).optimizers) - checked)
+    losses, after = _formulas_of(subject)
+    checked, found = set[str](), set[str]()
+    for kind in subject.manifest.actions:
+        usual = kind == subject.action_kind
+        observed = in_one_step(subject) if usual else in_one_step(subject, actions=kind)
+        for what, variant in _variants(observed) if usual else [(f"{kind} actions", observed)]:
+            for about, batch in list(_batches(observed.batch))[: None if usual and variant is observed else 1]:
+                for nudged in range(1 + NUDGES) if usual and variant is observed else (1,):
+                    text = f"with {what}, {about}{' and other weights' if nudged else ''}"
+                    checked |= _require_equal(variant, batch, (losses, after), text, nudged)
+        found |= set(Found(observed.agent).optimizers)
+    unchecked = sorted(found - checked)
     return f"reference.py gives no loss of {', '.join(unchecked)}" if unchecked else ""
 
 
-def _losses_of(subject: Subject) -> Losses:
+def _formulas_of(subject: Subject) -> tuple[Formula | None, Formula | None]:
+    """Return the functions `losses` and `after` of the package's reference.py; None for one that it does not have."""
     package = subject.plugin.module.partition(".")[0]
     name = f"{package}.reference"
     if find_spec(package) is None or find_spec(name) is None:  # a plugin that a script registers has no package
         raise NotApplicable("the package has no reference.py, with a function `losses`; see docs/writing-a-plugin.md")
-    found = getattr(import_module(name), "losses", None)
-    require(callable(found), f"{name} has no function losses(networks, batch, config, noise)")
-    losses: Losses = found  # type: ignore[assignment]  # it is callable
-    return losses
+    module = import_module(name)
+    found = (getattr(module, "losses", None), getattr(module, "after", None))
+    require(any(map(callable, found)), f"{name} has no function losses(networks, batch, config, noise), and no `after`")
+    return found
 
 
 def _variants(observed: Observed) -> Iterator[tuple[str, Observed]]:
@@ -102,6 +113,8 @@ def _batches(batch: Batch) -> Iterator[tuple[str, Batch]]:
         discount = torch.rand(batch.discount.shape, generator=generator)
         weight = 2.0 * torch.rand(rows_in_batch(batch), generator=generator)
         yield "other discounts, and weights of rows", replace(batch, discount=discount, weight=weight)
+    if isinstance(batch, Sequences):
+        yield f"rewards {LARGE:g} times as large", with_rewards(batch, LARGE * (reward_of(batch) + 1.0))
     if isinstance(batch, Rollout) and batch.final_observations is not None:
         yield "terminations only", with_ends(batch, terminated=True)
         rewards = LARGE * (batch.steps.reward + 1.0)
@@ -111,39 +124,101 @@ def _batches(batch: Batch) -> Iterator[tuple[str, Batch]]:
         )
 
 
-def _require_equal(observed: Observed, batch: Batch, losses: Losses, what: str, nudged: int) -> set[str]:
-    """Check the gradients of one update; return the paths of the optimizers that the reference has losses for."""
-    agent = observed.agent
+def _require_equal(
+    observed: Observed, batch: Batch, formulas: tuple[Formula | None, Formula | None], what: str, nudged: int
+) -> set[str]:
+    """Check one update; return the paths of the optimizers that the reference has losses for."""
+    agent, algorithm = observed.agent, observed.agent.parts.algorithm
     observed.restore()
     found, seen = Found(agent), list[Step]()
     if nudged:
         _nudge(found, nudged)
+    order = torch.arange(_count(batch))
     with kernels_off():
-        networks: dict[str, Any] = deepcopy({**found.modules, **found.tensors})
-        copies = _copied_parameters({**found.modules, **found.tensors}, networks)
-        networks = {path: _exact(each) if isinstance(each, nn.Module) else each for path, each in networks.items()}
-        numbers = _exact_batch(batch)
-        given = losses(networks, numbers, agent.config, NOISE)
-        rows = batch.steps.valid.numel() if isinstance(batch, Rollout) else rows_in_batch(batch)
-        with EqualNoise(torch.arange(rows), NOISE), watched(agent, seen.append, hold=True):
-            agent.parts.algorithm.update(batch, progress=0.5)
-    made = {step.optimizer: step.gradient for step in reversed(seen)}
+        given, stated, copies = _stated(formulas, found, batch, agent.config)
+        if nudged and stated:
+            given, stated, copies = _stated(formulas, _nudged_numbers(found, stated, nudged), batch, agent.config)
+        before, now = _tensors(found), dict[str, Tensor]()
+        if CANDIDATES in stated:
+            with EqualNoise(order, NOISE):
+                now[CANDIDATES] = algorithm.propose(progress=0.5).double()  # type: ignore[attr-defined]  # a population method
+        with EqualNoise(order, NOISE), watched(agent, seen.append, hold=True):
+            algorithm.update(batch, progress=0.5)
     for path, loss in given.items():
         require(
             path in found.optimizers, f"reference.py names {path!r}; the optimizers are {', '.join(found.optimizers)}"
         )
-        if path not in made:
-            continue  # this update made no step, as with an actor that is trained every few updates
-        wanted = _gradient(loss, held(found.optimizers[path]), copies)
-        size = max(float(wanted.norm()), float(made[path].norm()))
-        difference = float((made[path] - wanted).norm())
-        ratio = float(made[path] @ wanted / (wanted @ wanted)) if bool(wanted.any()) else float("inf")
-        require(
-            difference <= ERROR * size + TINY,
-            f"{what}: the gradient of {path} differs by {difference / size:.1%} from that of the formula, and is {ratio:.3g}"
-            " times as large in its direction",
-        )
+        made = [step.gradient for step in seen if step.optimizer == path]
+        # without any step, the actor is trained every few updates only
+        for gradient, wanted in zip(made, loss if isinstance(loss, tuple | list) else [loss], strict=False):
+            _require_gradient(
+                gradient, _gradient(wanted, held(found.optimizers[path]), copies), f"{what}: the gradient of {path}"
+            )
+    now |= _tensors(Found(agent))
+    for path, wanted in stated.items():
+        require(path in now, f"reference.py names {path!r}; the tensors are {', '.join(now)}")
+        _require_value(before.get(path, torch.zeros(())), now[path], wanted, f"{what}: {path}")
     return set(given)
+
+
+def _stated(
+    formulas: tuple[Formula | None, Formula | None], found: Found, batch: Batch, config: object
+) -> tuple[Mapping[str, Any], Mapping[str, Tensor], list[tuple[Tensor, Tensor]]]:
+    """Return the losses, the values of tensors after an update, and pairs of a parameter [..] and its copy [..]."""
+    networks, copies = _exact_networks(found)
+    losses, after = (one(networks, _exact_batch(batch), config, NOISE) if one else {} for one in formulas)
+    return losses, after, copies
+
+
+def _require_gradient(made: Tensor, wanted: Tensor, what: str) -> None:
+    size, difference = max(float(wanted.norm()), float(made.norm())), float((made - wanted).norm())
+    ratio = float(made @ wanted / (wanted @ wanted)) if bool(wanted.any()) else float("inf")
+    require(
+        difference <= ERROR * size + TINY,
+        f"{what} differs by {difference / size:.1%} from that of the formula, and is {ratio:.3g} times as large in its"
+        " direction",
+    )
+
+
+def _require_value(before: Tensor, now: Tensor, wanted: Tensor, what: str) -> None:
+    """Check a tensor after an update, up to rounding of its values and of its change."""
+    require(now.shape == wanted.shape, f"{what} has shape {tuple(now.shape)}, and {tuple(wanted.shape)} in the formula")
+    difference, moved = float((now - wanted).norm()), float((wanted - before).norm())
+    require(
+        difference <= ERROR * moved + ROUNDED * float(wanted.norm()) + TINY,
+        f"{what} becomes {_shown(now)}, and the formula has {_shown(wanted)}",
+    )
+
+
+def _shown(values: Tensor) -> str:
+    few = ", ".join(f"{value:.4g}" for value in values.flatten()[:3].tolist())
+    return f"{few}, .." if values.numel() > 3 else few
+
+
+def _count(batch: Batch) -> int:
+    """Return the number of rows of a batch; 0 if it is a record of the plugin with another structure."""
+    if isinstance(batch, Rollout):
+        return batch.steps.valid.numel()
+    try:
+        return rows_in_batch(batch)
+    except NotApplicable:
+        return 0
+
+
+def _tensors(found: Found) -> dict[str, Tensor]:
+    """Return path -> float64 copy [..] of every float tensor that an update can change."""
+    inside = ((f"{path}.{name}", each) for path, m in found.modules.items() for name, each in m.state_dict().items())
+    return {
+        path: each.detach().clone().double() for path, each in (*inside, *found.tensors.items(), *found.numbers.items())
+    }
+
+
+def _exact_networks(found: Found) -> tuple[dict[str, Any], list[tuple[Tensor, Tensor]]]:
+    """Return path -> float64 copy of each network and tensor, and pairs of a parameter [..] and its copy [..]."""
+    originals: dict[str, Any] = {**found.modules, **found.tensors}
+    networks = deepcopy({**originals, **{path: each.double() for path, each in found.numbers.items()}})
+    copies = _copied_parameters(originals, networks)
+    return {path: _exact(each) if isinstance(each, nn.Module) else each for path, each in networks.items()}, copies
 
 
 def _exact(network: nn.Module) -> nn.Module:
@@ -155,6 +230,13 @@ def _exact(network: nn.Module) -> nn.Module:
 
 
 def _exact_batch(batch: Batch) -> Batch:
+    if is_scored(batch):
+        return replace(batch, parameters=batch.parameters.double(), score=batch.score.double())
+    if not isinstance(batch, Rollout | Sequences | Transitions):  # a record of the plugin
+        values = {each.name: getattr(batch, each.name) for each in fields(batch)}
+        return replace(
+            batch, **{name: _as_double(value) for name, value in values.items() if isinstance(value, Tensor)}
+        )
     if not isinstance(batch, Rollout):
         return map_tensors(_as_double, batch)
     return replace(batch, **{name: map_tensors(_as_double, getattr(batch, name)) for name in ROLLOUT})
@@ -174,6 +256,16 @@ def _nudge(found: Found, seed: int) -> None:
                 NUDGE if parameter.dim() > 1 else NUDGE / 10
             )  # large biases would make one critic the smallest everywhere
             parameter.add_(size * noise.to(parameter.device))
+
+
+@torch.no_grad()
+def _nudged_numbers(found: Found, stated: Mapping[str, Tensor], seed: int) -> Found:
+    """Add positive numbers, ten times as large for each seed, to the tensors that the formula names: some begin at 0."""
+    generator = torch.Generator().manual_seed(seed)
+    for path in stated.keys() & found.numbers.keys():
+        noise = torch.rand(found.numbers[path].shape, generator=generator)
+        found.numbers[path].add_(NUDGE * 10 ** (seed - 1) * noise.to(found.numbers[path]))
+    return found
 
 
 def _copied_parameters(originals: Mapping[str, Any], copies: Mapping[str, Any]) -> list[tuple[Tensor, Tensor]]:

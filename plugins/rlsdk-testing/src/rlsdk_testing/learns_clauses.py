@@ -220,29 +220,6 @@ def entropy_coefficient(subject: Subject) -> None:
     _require_spread(subject, "entropy-grows", _one_step(1.0, kind), 600, **grows)
 
 
-FAR = np.array([[1000.0, -3.0], [1004.0, -3.0]], np.float32)
-"""Observations whose differences are small compared with their sizes."""
-
-
-@clause(
-    "learns.normalized",
-    "With `normalize`, training solves a task whose observations are far from 0. So every observation of an"
-    " update is normalized.",
-    "Apply context.observation_normalizer to your own records, and sample with parts.sample(). If the training loop has"
-    " a buffer and also learns from the newest steps, pass these through parts.preprocess_batch().",
-)
-def normalized(subject: Subject) -> None:
-    kind = _kinds(subject)[0]
-    if not _has(subject, "gamma"):
-        raise NotApplicable("the algorithm has no setting gamma")
-    for waits in (True, False):
-        env = partial(TableEnv, _chain(1.6), (0,), ACTIONS[kind], FAR)
-        gamma = PATIENT if waits else IMPATIENT
-        expected = f"with normalized observations: 1 at once, or 1.6 a step later, at gamma = {gamma}"
-        settings = {"gamma": gamma, "normalize": {"norm_reward": False}}
-        _require_answers(subject, "normalized", env, {0: float(waits)}, expected, **settings)
-
-
 @clause(
     "learns.time-limit",
     "If the algorithm learns values, the value at a time limit includes the rewards that would have followed.",

@@ -40,6 +40,8 @@ class Found:
         self.optimizers: dict[str, Optimizer] = {}
         self.tensors: dict[str, Tensor] = {}
         """Path -> leaf tensor that requires gradients and belongs to no module."""
+        self.numbers: dict[str, Tensor] = {}
+        """Path -> other float tensor of the algorithm, such as a running mean, that belongs to no module."""
         self._seen: dict[int, object] = {}
         parts = agent.parts
         roots = {"policy": parts.policy, "algorithm": parts.algorithm, "behavior": parts.behavior, "plan": parts.plan}
@@ -85,6 +87,8 @@ class Found:
         if isinstance(value, Tensor):
             if value.requires_grad and value.is_leaf:
                 self.tensors[path] = value
+            elif value.is_floating_point() and path.startswith("algorithm.") and not value.requires_grad:
+                self.numbers[path] = value
         elif isinstance(value, Optimizer | FlatOptimizer):
             self.optimizers[path] = value if isinstance(value, Optimizer) else value.optimizer
         elif isinstance(value, MethodType):

@@ -152,7 +152,7 @@ def _shifted(features: object) -> object:
 @clause(
     "buffer.full-takes-new",
     "A full buffer that samples a custom record stores new steps: they soon replace most of the steps that it"
-    " held when it became full.",
+    " held when it became full. It samples as many steps as then, wherever it writes next.",
     "extend(): overwrite the oldest row, and advance the position by one with every row.",
 )
 def full_takes_new(subject: Subject) -> None:
@@ -169,6 +169,12 @@ def full_takes_new(subject: Subject) -> None:
     require(
         2 * left < len(now),
         f"of {len(now)} rows {left} are those that the memory held when it was full, {AFTER * capacity * ENVS} steps ago",
+    )
+    memory.take(max(1, capacity // 3), MIXED)
+    later = _rows(memory, capacity)
+    require(
+        len(later) >= 0.9 * len(before),
+        f"a full memory sampled {len(before)} different rows, and {len(later)} after some further steps",
     )
 
 

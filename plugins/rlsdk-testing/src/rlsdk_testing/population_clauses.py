@@ -27,6 +27,8 @@ EPISODES, ROUNDS = 3, 3
 """The episodes of each candidate, if the algorithm has a setting for that, and the rounds of a training."""
 OFFSET = 0.5
 """The number added to every reward, if the algorithm has a setting for that."""
+PROPOSALS = 30
+"""The number of proposals whose mean is compared with the policy."""
 ROUNDING = 1e-4
 """The tolerance between float32 scores of the training and float64 scores of the kit."""
 
@@ -41,9 +43,10 @@ def _plan(agent: Agent) -> PopulationPlan:
 
 @clause(
     "population.proposal",
-    "propose() returns finite candidates [P, D]. They are the same for the same state of the agent's random streams.",
+    "propose() returns finite candidates [P, D] around the policy's parameters. They are the same for the same state of the"
+    " agent's random streams.",
     "In `propose`, draw from a generator that belongs to the agent's state, and return one row of finite"
-    " parameters per candidate.",
+    " parameters per candidate. The mean of the noise is 0.",
 )
 def proposal(subject: Subject) -> None:
     agents = [subject.agent(), subject.agent()]
@@ -58,6 +61,13 @@ def proposal(subject: Subject) -> None:
     require(one.dim() == 2 and len(one) > 0, f"candidates have shape {tuple(one.shape)}")
     require(bool(one.isfinite().all()), "a candidate has parameters that are not finite")
     require(torch.equal(one, two), "two agents with the same seed proposed different candidates")
+    proposer = agents[0].parts.algorithm
+    drawn = torch.cat([proposer.propose(progress=0.5) for _ in range(PROPOSALS)]).double()
+    policy: Any = agents[0].parts.policy
+    center = torch.cat([parameter.detach().double().flatten() for parameter in policy.parameters()])
+    error = float((drawn - center).mean(1).mean())
+    bound = 5.0 * float((drawn - center).mean(1).std()) / len(drawn) ** 0.5
+    require(abs(error) <= bound + ROUNDING, f"{len(drawn)} candidates differ by {error:.3g} on average from the policy")
 
 
 @clause(

@@ -13,7 +13,7 @@ import attrs
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find
 from rlsdk_testing.isolation import Isolated
-from rlsdk_testing.kit import CheckResult, Clause, Crashes, clauses, named_clause, outcome_of, result
+from rlsdk_testing.kit import CheckResult, Clause, Crashes, clauses, named_clause, outcome_of, quick_clauses, result
 from rlsdk_testing.plugin_trial import require_loads
 from rlsdk_testing.request import Request, require_settings
 from rlsdk_testing.strategies import thoroughly
@@ -59,8 +59,12 @@ def checker(request: Request, *, isolate: bool = True) -> Isolated | InProcess:
     return InProcess(request)
 
 
-def outcomes(request: Request, *, seconds: float | None = None, isolate: bool = True) -> Iterator[CheckResult]:
-    """Check every clause and yield each result when it is known. After `seconds`, the remaining clauses are not run.
+def outcomes(
+    request: Request, *, seconds: float | None = None, isolate: bool = True, fast: bool = False
+) -> Iterator[CheckResult]:
+    """Check every clause, or those of a quick check if `fast`, and yield each result when it is known.
+
+    After `seconds`, the remaining clauses are not run.
 
     Raises:
         PluginError: as in `checker`. SettingsError: as in `checker`, or `seconds` is not a positive number.
@@ -70,7 +74,8 @@ def outcomes(request: Request, *, seconds: float | None = None, isolate: bool = 
     end = math.inf if seconds is None else time.monotonic() + seconds
     with checker(request, isolate=isolate) as chosen:
         kernels = package_of_kernels(request.algorithm)
-        for each in clauses() if kernels is None else [named_clause(kernels.CLAUSE)]:
+        every = quick_clauses() if fast else clauses()
+        for each in every if kernels is None else [named_clause(kernels.CLAUSE)]:
             left = end - time.monotonic()
             yield chosen.check(each, left) if left > 0 else result(each, "not run", f"the {seconds:g} s were over")
 

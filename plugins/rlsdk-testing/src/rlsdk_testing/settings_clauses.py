@@ -8,14 +8,16 @@ from pathlib import Path
 import attrs
 import torch
 
+from rlsdk.agent import Agent
 from rlsdk.errors import RlsdkError
 from rlsdk.settings import Constant, Piecewise
+from rlsdk.tree import flatten
 from rlsdk_testing.alternatives import KEEP, Question, Setting, questions, schedule_question, settings_of
 from rlsdk_testing.effects import MidTrainings, Search, search, shown
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
-from rlsdk_testing.subject import Subject
-from rlsdk_testing.trials import Left, Refused, Trials, same, usual
+from rlsdk_testing.subject import Subject, equal_values
+from rlsdk_testing.trials import Left, Refused, Trials, quietly, same, usual
 
 OF_EVERY_AGENT = frozenset({"env", "policy"})
 """Settings that are not checked here, because other clauses try all their values."""
@@ -102,9 +104,10 @@ def as_declared(subject: Subject) -> None:
 @clause(
     "settings.live-take-over",
     "Assigning a setting that `live` lists on an agent has the same effect on the further training as loading"
-    " the agent with that value, bit for bit.",
+    " the agent with that value, bit for bit. Assigning another value and then the old one changes nothing.",
     "Apply the new value in reconfigure(config) of the part that uses the setting, or remove the setting from"
-    " the list `live` in rlsdk.toml.",
+    " the list `live` in rlsdk.toml. reconfigure() and with_settings() change no other state, such as target"
+    " networks and counts.",
 )
 def live_take_over(subject: Subject) -> None:
     trials = Trials(subject)
@@ -112,6 +115,7 @@ def live_take_over(subject: Subject) -> None:
     live = [setting for setting in chosen if setting.name in subject.spec.live]
     if not live:
         raise NotApplicable("no setting is live")
+    _require_state_stays(subject, live)
     usual(trials)
     failures: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -124,6 +128,43 @@ def live_take_over(subject: Subject) -> None:
     require(not failures, "\n".join(_one_cause(texts, what) for what, texts in failures.items()))
 
 
+def _require_state_stays(subject: Subject, live: list[Setting]) -> None:
+    """Check that settings that are assigned, and then get their old values again, leave all state as it was."""
+    with quietly():
+        agent = subject.trained()
+    before = _state_of(agent)
+    for setting in live:
+        if not isinstance(setting.value, int | float | Constant):
+            continue  # a text such as "auto_0.1" may be a start value
+        value = next((value for value in _others(setting) if _assigned(agent, setting.name, value)), None)
+        if value is not None:
+            setattr(agent, setting.name, setting.value)
+            after = _state_of(agent)
+            wrong = [name for name in before if not equal_values(before[name], after.get(name))]
+            text = f"agent.{setting.name} = {shown(value)}, and then = {shown(setting.value)} again"
+            require(not wrong, f"{text}, changes {', '.join(wrong[:3])}; state must stay when a setting is assigned")
+
+
+def _others(setting: Setting) -> list[object]:
+    return [end for question in questions(setting) for start, end in question if start is KEEP]
+
+
+def _assigned(agent: Agent, name: str, value: object) -> bool:
+    """Assign a setting; return whether the agent accepts the value."""
+    try:
+        setattr(agent, name, value)
+    except Exception:  # a plugin may refuse a value with any error
+        return False
+    return True
+
+
+def _state_of(agent: Agent) -> dict[str, object]:
+    """Return name -> copy of every tensor and number of the agent, and of the training loop."""
+    plan: dict[str, object] = getattr(agent.parts.plan, "state_dict", dict)()
+    found = flatten({"agent": agent.get_parameters(), "plan": plan})
+    return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in found.items()}
+
+
 def _one_cause(texts: list[str], what: str) -> str:
     """Return one sentence about all settings that fail in the same way, because they mostly have one cause."""
     if len(texts) == 1:
@@ -133,7 +174,8 @@ def _one_cause(texts: list[str], what: str) -> str:
 
 def _not_taken_over(files: MidTrainings, setting: Setting, found: Search) -> list[tuple[str, str]]:
     """Return (the assignment, what is wrong with it), or nothing if the setting is taken over."""
-    assert found.effective is not None
+    if found.effective is None:  # settings.have-effect is about that
+        return []
     start, end = found.effective
     situation = found.situations[-1]
     if start is not KEEP:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
+import gymnasium
+import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Generator, Tensor, nn
 
 from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.interfaces import Buffer
+from rlsdk.kernels import kernels_off
 from rlsdk.records import Report
-from rlsdk_envs import FakeImageEnv, SimpleMultiObsEnv
-from rlsdk_testing.batches import recording, small_agent, wrapping
+from rlsdk_envs import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
+from rlsdk_testing.batches import EPISODE, recording, small_agent, wrapping
+from rlsdk_testing.datasets import recordable
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found, equal, held, overlaps
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.noted_env import NotedEnv, NotedEpisode, steps_in
 from rlsdk_testing.subject import ACTIONS, Subject
+from rlsdk_testing.trials import quietly
+from rlsdk_testing.watched import TINY, watched
 
 FIRST, LONGEST = 48, 1600
 """The steps (or updates) of the first training, and the limit for all trainings together. A tensor that has not changed then
@@ -224,6 +233,58 @@ def counts(subject: Subject) -> None:
 
 def _noted(subject: Subject, episodes: list[NotedEpisode]) -> object:
     return subject.with_info(NotedEnv(subject, episodes))
+
+
+@clause(
+    "batch.normalized",
+    "With `normalize`, an environment whose observations and rewards are 1024 times as large gives the same gradients.",
+    "Apply context.observation_normalizer and context.reward_normalizer to your own records, sample with parts.sample(), and"
+    " pass newest steps that you learn from through parts.preprocess_batch().",
+)
+def normalized(subject: Subject) -> None:
+    subject.needs_vectors("vectors are normalized")
+    if not hasattr(subject.agent().config, "normalize"):
+        raise NotApplicable("it has no setting normalize")
+    one, other = (_last_gradients(subject, factor) for factor in (1.0, LARGER))
+    if not one:
+        raise NotApplicable("no optimizer makes a step in its update")
+    for path in one.keys() & other.keys():
+        for before, after in zip(one[path], other[path], strict=False):
+            size, difference = max(float(before.norm()), float(after.norm())), float((before - after).norm())
+            require(
+                difference <= SCALED * size + TINY,
+                f"with normalize, observations and rewards {LARGER:g} times as large change a gradient of {path} by"
+                f" {difference / max(size, TINY):.1%}",
+            )
+
+
+LARGER, SCALED, LAST = 1024.0, 0.05, 6
+"""The factor of observations and rewards, the largest change of a gradient, and the number of last steps that are compared."""
+
+
+def _last_gradients(subject: Subject, factor: float) -> dict[str, deque[Tensor]]:
+    """Return path of each optimizer -> the gradients [P] of its last steps in a training; the steps are not made.
+
+    `factor`: how many times as large observations and rewards are. The statistics are known before the training, because the
+    first values are normalized with start values, which do not have that factor.
+    """
+
+    def make() -> object:
+        low, high = np.full(4, -3.0 * factor, np.float32), np.full(4, 3.0 * factor, np.float32)
+        env: Any = AnySpaceEnv(spaces.Box(low, high, dtype=np.float32), ACTIONS[subject.action_kind], EPISODE)
+        return subject.with_info(gymnasium.wrappers.TransformReward(env, lambda reward: factor * float(reward)))
+
+    count = 1 if recordable(subject.spec.config_type) else ENVS  # data sets are recorded in one environment
+    found: dict[str, deque[Tensor]] = defaultdict(lambda: deque(maxlen=LAST))
+    with quietly(), kernels_off():
+        known, agent = (subject.agent(make_vec_env(make, count), normalize=True, max_grad_norm=1e9) for _ in range(2))
+        with watched(known, lambda _: None, hold=True):
+            known.learn(8 * FIRST)
+        learned, fresh = (dict[str, Any](each.get_parameters()) for each in (known, agent))
+        agent.set_parameters({**fresh, "policy": {**fresh["policy"], "normalizer": learned["policy"]["normalizer"]}})
+        with watched(agent, lambda step: found[step.optimizer].append(step.gradient), hold=True):
+            agent.learn(8 * FIRST)
+    return found
 
 
 @clause(
