@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -271,7 +270,7 @@ def _last_gradients(subject: Subject, factor: float) -> dict[str, deque[Tensor]]
 
     def make() -> object:
         low, high = np.full(4, -3.0 * factor, np.float32), np.full(4, 3.0 * factor, np.float32)
-        env: Any = AnySpaceEnv(spaces.Box(low, high, dtype=np.float32), ACTIONS[subject.action_kind], EPISODE)
+        env = AnySpaceEnv(spaces.Box(low, high, dtype=np.float32), ACTIONS[subject.action_kind], EPISODE)
         return subject.with_info(gymnasium.wrappers.TransformReward(env, lambda reward: factor * float(reward)))
 
     count = 1 if recordable(subject.spec.config_type) else ENVS  # data sets are recorded in one environment
@@ -280,7 +279,7 @@ def _last_gradients(subject: Subject, factor: float) -> dict[str, deque[Tensor]]
         known, agent = (subject.agent(make_vec_env(make, count), normalize=True, max_grad_norm=1e9) for _ in range(2))
         with watched(known, lambda _: None, hold=True):
             known.learn(8 * FIRST)
-        learned, fresh = (dict[str, Any](each.get_parameters()) for each in (known, agent))
+        learned, fresh = (dict(each.get_parameters()) for each in (known, agent))
         agent.set_parameters({**fresh, "policy": {**fresh["policy"], "normalizer": learned["policy"]["normalizer"]}})
         with watched(agent, lambda step: found[step.optimizer].append(step.gradient), hold=True):
             agent.learn(8 * FIRST)
