@@ -62,11 +62,11 @@ RUNS = {
     "open": ("open", "after"),
     "closed": ("closed", "never looked at"),
 }
-"""Name of a stored run -> its half, and what the page says about it."""
+"""Name of a stored run -> its half, and the words of the page about it."""
 
 
 def honest_number() -> str:
-    """What the kit finds of bugs that nobody looked at, such as "60 of 84 (71%)"; until these are run, of the open half."""
+    """What the kit finds of the closed half, such as "60 of 84 (71%)"; until it is run, of the open half at first."""
     runs = stored_runs()
     name = "closed" if "closed" in runs else "open, first"
     bugs = authors.half(RUNS[name][0])
