@@ -66,7 +66,7 @@ RUNS = {
 
 
 def honest_number() -> str:
-    """What the kit finds of bugs of the closed half, such as "60 of 84 (71%)"; until these are run, of the open half."""
+    """What the kit finds of the closed half, such as "60 of 84 (71%)"; until it is run, of the open half at first."""
     runs = stored_runs()
     name = "closed" if "closed" in runs else "open, first"
     bugs = authors.half(RUNS[name][0])
