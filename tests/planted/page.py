@@ -75,8 +75,8 @@ def honest_number() -> str:
 
 
 FORMULA = """
-Of the closed half, `formula.reference` found {formula} bugs first. It needs the file `reference.py`, which states the formula of
-an update and which `rlsdk new` writes. How many of these the other clauses would find was not measured, so a package without
+Of the closed half, `formula.reference` found {formula} bugs first. It needs the file `reference.py`, which states the formula
+of an update and which `rlsdk new` writes. How many of these the other clauses would find was not measured, so a package without
 this file gets less."""
 
 
