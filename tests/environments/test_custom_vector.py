@@ -75,7 +75,7 @@ def test_an_object_with_the_members_is_trained_in(tmp_path: Any) -> None:
     assert infos[0]["episode"]["l"] == LENGTH
     with pytest.raises(UsageError, match="'Points' has no 'get_attr'"):
         vec_env.get_attr("clock")
-    with pytest.raises(UsageError, match="this algorithm needs make_vec_env"):
+    with pytest.raises(UsageError, match="this algorithm needs single environments"):
         rlsdk.make("ars", env=Points()).learn(50)
     model.env.close()
     assert env.closed

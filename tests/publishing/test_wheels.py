@@ -72,9 +72,9 @@ def test_pages_install_what_is_there() -> None:
     lines = [(str(path.relative_to(ROOT)), line) for path in INSTALLED_BY for line in INSTALL.findall(path.read_text())]
     assert len(lines) > 15
     assert [found for found in lines if BY_NAME.search(found[1]) and "dist/simple" not in found[1]] == []
-    assert {
-        line for _, line in lines for place in re.findall(r"\./[\w/-]+", line) if not (ROOT / place).is_dir()
-    } == set()
+    made = "./rlsdk-my-algo"  # the folder that `rlsdk new` writes on the page of the tutorial
+    places = {place for _, line in lines for place in re.findall(r"\./[\w/-]+", line)}
+    assert {place for place in places - {made} if not (ROOT / place).is_dir()} == set()
 
 
 def dependencies(folder: Path) -> Path:

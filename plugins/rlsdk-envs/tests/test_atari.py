@@ -157,7 +157,7 @@ def test_steps_ahead_add_up_signs_not_rewards() -> None:
     ("algorithm", "normalize", "words"),
     [
         ("qrdqn", {"sign_reward": True, "norm_obs": False}, "exclude each other"),
-        ("ars", SIGNS, "population"),
+        ("ars", SIGNS, "whole returns"),
     ],
 )
 def test_where_signs_make_no_sense(algorithm: str, normalize: dict[str, bool], words: str) -> None:

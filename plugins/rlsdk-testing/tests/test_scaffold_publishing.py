@@ -57,7 +57,7 @@ def test_the_range_of_the_sdk_is_one(template: FamilyTemplate) -> None:
     files = rendered("my-algo", template.family, template.for_actions)
     (stated,) = [Requirement(each) for each in project(files)["dependencies"] if Requirement(each).name == "rlsdk"]
     assert stated.specifier == SpecifierSet(tomllib.loads(files["src/rlsdk_my_algo/rlsdk.toml"])["sdk"])
-    assert "tests/repository/test_release.py" in files
+    assert "tests/test_release.py" in files
 
 
 def test_every_python_that_the_sdk_and_torch_have_is_tried_and_stated() -> None:
