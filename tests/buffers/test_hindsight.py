@@ -85,6 +85,7 @@ def played(rounds: list[int], envs: int = 1, rows: int = 12, **settings: Any) ->
     return model, buffer
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=14), st.integers(1, 2), st.booleans())
 def test_goals_come_from_the_right_part_of_the_episode(

@@ -148,6 +148,7 @@ def test_large_spaces_do_not_crash() -> None:
         assert bool(mask.gather(1, action[:, None]).all())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_ten_thousand_actions_in_two_precisions(dtype: torch.dtype) -> None:
     """Of 10,048 samples with logits in [-50, 50] none is forbidden, and forbidden values get no gradient."""

@@ -25,6 +25,7 @@ def agent(**settings: Any) -> TQC:
     return TQC("MlpPolicy", IdentityEnvBox(episode_length=5), **{**small, **settings})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("normalize", [False, True])
 def test_a_thousand_episodes_equal_a_loop_by_hand(normalize: bool) -> None:
     model = agent(normalize=normalize).learn(60)

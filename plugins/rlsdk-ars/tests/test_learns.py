@@ -13,6 +13,7 @@ from rlsdk_ars import ARS
 from rlsdk_envs.toy import ChainEnv
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_cart_pole(seed: int) -> None:
     model = ARS("LinearPolicy", "CartPole-v1", seed=seed).learn(50_000)

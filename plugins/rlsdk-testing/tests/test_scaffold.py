@@ -93,6 +93,7 @@ def recorded_cart_pole(path: Path) -> Path:
     return record_episodes(rlsdk.make("my-on-policy", env="CartPole-v1", seed=0), "CartPole-v1", 3, path, seed=0)
 
 
+@pytest.mark.full
 def test_the_command_of_the_offline_package(site: Path, tmp_path: Path) -> None:
     its_test(site, "my-offline", "learns").test_the_command_line(tmp_path)
 
