@@ -123,6 +123,7 @@ def test_training_goes_on_in_an_environment_of_another_order(name: str, normaliz
 
 
 @pytest.mark.parametrize("how", [{"vectorization": "async"}, {"collectors": 2}], ids=str)
+@pytest.mark.full
 def test_environments_elsewhere_may_have_another_order(how: Any, tmp_path: Path) -> None:
     def envs(order: tuple[str, str], **how: Any) -> Any:
         return make_vec_env(Keyed, 2, env_kwargs=dict(zip(("keys", "parts"), order, strict=True)), **how)

@@ -82,6 +82,7 @@ def test_what_is_no_count_is_refused(call: str, value: str, data: Path) -> None:
 @in_one_test
 @pytest.mark.parametrize("value", HUGE)
 @pytest.mark.parametrize("call", [name for name in CALLS if name not in ENDLESS])
+@pytest.mark.full
 def test_a_huge_count_is_used_or_refused(call: str, value: str, data: Path) -> None:
     with contextlib.suppress(RlsdkError):
         CALLS[call](HUGE[value], data)

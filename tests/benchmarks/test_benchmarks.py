@@ -314,6 +314,7 @@ def test_seeds_of_a_peer_that_are_known_are_not_trained_again(tmp_path: Path, mo
         ("ppo", {"normalize": True, "n_steps": 32}, {"agent.zip", "normalizer.pkl"}),
     ],
 )
+@pytest.mark.full
 def test_an_interrupted_training_of_a_peer_goes_on(
     algorithm: str, settings: dict[str, object], files: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def test_a_memory_that_diverged_is_emptied_for_a_later_call_too() -> None:
 
 
 @pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.full
 def test_memories_in_collectors_that_diverged_are_emptied(lag: int) -> None:
     env = rlsdk.environments.make_vec_env("rlsdk/CartPoleNoVel-v1", 2, collectors=2, max_lag=lag)
     agent, restore = rlsdk.make("recurrent-ppo", env=env, seed=0, n_steps=16, batch_size=16), RestoreOnDivergence(32)
@@ -215,6 +216,7 @@ def test_without_it_training_stops() -> None:
 
 
 @pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.full
 def test_collectors_get_the_restored_weights(lag: int) -> None:
     env = rlsdk.environments.make_vec_env("Pendulum-v1", 2, collectors=2, max_lag=lag)
     agent = rlsdk.make("ppo", env=env, seed=0, **ROLLOUT)

@@ -347,6 +347,7 @@ def test_a_terminal_gets_a_live_bar(tmp_path: Path) -> None:
     assert "return" in text
 
 
+@pytest.mark.full
 def test_doctor(cli: Any) -> None:
     code, out, _ = cli("doctor")
     assert code == 0

@@ -100,6 +100,7 @@ def test_runs_elsewhere_are_watched(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "500" not in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_quiet_commands_print_nothing(cli: Any) -> None:
     small = 'algorithm = "ppo"\nenv = "CartPole-v1"\nsteps = 64\nsettings = {n_steps = 32}\n'
     Path("small.toml").write_text(f"[[cells]]\n{small}")
@@ -124,6 +125,7 @@ def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert warnings.formatwarning is before
 
 
+@pytest.mark.full
 def test_results_of_commands_as_json(cli: Any) -> None:
     code, out, err = cli("run", "ppo", *SHORT, "--seed", "3", "--out", "one", "--json")
     assert code == 0, err

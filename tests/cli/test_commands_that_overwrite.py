@@ -182,6 +182,7 @@ def test_the_repeated_command_is_quoted(cli: Any, folder: Path, tmp_path: Path) 
     assert str(folder) in shlex.split(repeat)
 
 
+@pytest.mark.full
 def test_commands_do_not_share_a_folder(cli: Any, tmp_path: Path) -> None:
     suite = tmp_path / "mine.toml"
     suite.write_text('[suite]\ndescription = "d"\n[[cells]]\nalgorithm = "ars"\nenv = "CartPole-v1"\nsteps = 20\n')

@@ -269,6 +269,7 @@ class Writing(ChainEnv):
         self.path.write_text("complete")
 
 
+@pytest.mark.full
 def test_environments_have_time_to_close(tmp_path: Path) -> None:
     def make() -> Writing:
         env = Writing(3)

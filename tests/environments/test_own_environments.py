@@ -87,6 +87,7 @@ def test_names_of_an_own_environment(robot: Any, name: str) -> None:
     assert ends == [False, False, True]
 
 
+@pytest.mark.full
 def test_an_own_run_needs_no_trust(robot: Any, tmp_path: Path) -> None:
     """One's own run is evaluated, recorded, resumed, plotted and repeated; a copy and altered files are refused."""
     passed(robot(*RUN, "--out", "run"))
@@ -175,6 +176,7 @@ def test_a_plain_run_writes_no_key(cli: Any, tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.full
 def test_sweeps_and_collectors_find_the_module(robot: Any) -> None:
     passed(robot(*RUN, "--seeds", "2", "--jobs", "2", "--out", "seeds"))
     passed(robot("run", "ppo", "--resume", "--out", "seeds", "--steps", "96"))
@@ -188,6 +190,7 @@ def test_sweeps_and_collectors_find_the_module(robot: Any) -> None:
     passed(robot(*file, *workers, "--vectorization", "async", "--out", "processes"))
 
 
+@pytest.mark.full
 def test_benchmarks_and_searches_find_the_module(robot: Any) -> None:
     pytest.importorskip("optuna")
     Path("own.toml").write_text('[[cells]]\nalgorithm = "ars"\nenv = "my_robot:Reach-v0"\nsteps = 32\n')

@@ -83,6 +83,7 @@ def wider() -> Wider:
 
 @pytest.mark.parametrize("env", [Drawing, wider])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.full
 def test_what_environments_draw_from_their_spaces_follows_from_the_seed(kind: str, env: Any) -> None:
     first, again, other = (played(KINDS[kind], env, seed) for seed in (3, 3, 4))
     assert first == again

@@ -170,6 +170,7 @@ def zeroed_gradients(policy: Any) -> None:
 @in_one_test
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("change", EDITS)
+@pytest.mark.full
 def test_prediction_training_and_file_agree(name: str, change: str) -> None:
     torch.manual_seed(0)
     model = made(name).learn(16)

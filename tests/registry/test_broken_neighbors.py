@@ -237,6 +237,7 @@ FRAGMENTS = [
 
 
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.full
 def test_any_alteration(site: Site, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(150):

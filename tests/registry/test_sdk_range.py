@@ -381,6 +381,7 @@ def test_options_refuse_it(world: World, cli: Any, line: str) -> None:
     assert not Path("made").exists()
 
 
+@pytest.mark.full
 def test_what_only_looks_names_the_problem(world: World, cli: Any) -> None:
     for command in (["list"], ["list", "--json"], ["doctor"]):
         _, out, _ = cli(*command)

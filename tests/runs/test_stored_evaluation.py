@@ -41,6 +41,7 @@ def test_one_part_is_the_evaluation_itself(agent: Path) -> None:
     assert evaluate_stored(agent, None, request).result == played
 
 
+@pytest.mark.full
 def test_the_command_plays_parts_in_processes_as_here(agent: Path, cli: Any) -> None:
     command = ("eval", str(agent), "--episodes", "5", "--jobs", "2", "--stochastic", "--json")
     returns = []

@@ -41,6 +41,7 @@ def attack(names: Sequence[str], first: int, last: int, module: str = "child") -
     return Counter(lines[-1]["counts"])
 
 
+@pytest.mark.full
 def test_altered_files_work_or_are_refused() -> None:
     counts = attack(list(SUBJECTS), 0, FAST)
     assert counts["refused"] > FAST
@@ -63,6 +64,7 @@ def usable_kinds() -> list[str]:
     return [name for name, kind in ALL.items() if not kind.needs or importlib.util.find_spec(kind.needs)]
 
 
+@pytest.mark.full
 def test_altered_files_of_every_kind_are_read_or_refused() -> None:
     names = usable_kinds()
     counts = attack(names, 0, FAST_OF_KIND, "others")

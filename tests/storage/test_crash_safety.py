@@ -83,6 +83,7 @@ def exit_code(target: Callable[..., None], *args: Any) -> int | None:
     return process.exitcode
 
 
+@pytest.mark.full
 def test_killed_at_each_operation(tmp_path: Path) -> None:
     path, new = tmp_path / "agent.rlsdk", agent(2.0)
     seen = []

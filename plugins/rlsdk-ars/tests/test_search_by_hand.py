@@ -148,6 +148,7 @@ def weights(**settings: Any) -> torch.Tensor:
     return torch.cat([state["layers.0.weight"].flatten().double(), state["normalizer"]["observation"]["000"]["mean"]])
 
 
+@pytest.mark.full
 def test_the_result_is_the_same_to_the_bit_wherever_candidates_are_played() -> None:
     alone = weights()
     assert torch.equal(alone, weights(n_envs=3))

@@ -166,6 +166,7 @@ def test_actions_are_clipped_as_for_the_environment(tmp_path: Path) -> None:
     assert runtime.run(None, {"observation": np.zeros((1, 3), np.float32)})[0].item() == 2.0
 
 
+@pytest.mark.full
 def test_no_thread_stays(tmp_path: Path) -> None:
     """After an export no further thread is alive, not even that of a hidden progress bar."""
     script = f"""

@@ -147,6 +147,7 @@ def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(back, agent.predict(seen, deterministic=True)[0])
 
 
+@pytest.mark.full
 def test_an_edited_page_stays(hub: Any, tmp_path: Path) -> None:
     rlsdk.make("trpo", env="Pendulum-v1", seed=0).save(tmp_path / "mine")
     hub[0]["me/own"] = {"README.md": b"my own words"}
@@ -187,6 +188,7 @@ def test_what_goes_wrong_is_said(hub: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "agent.rlsdk").exists()
 
 
+@pytest.mark.full
 def test_a_hub_that_cannot_be_reached_is_asked_once(hub: Any, tmp_path: Path) -> None:
     """The hub's own library asks six times, for half a minute."""
     rlsdk.make("trpo", env="Pendulum-v1", seed=0).save(tmp_path / "mine")

@@ -38,6 +38,7 @@ def built(project: Path, version: str = "standard") -> tuple[dict[str, Any], lis
 
 
 @pytest.mark.parametrize("command", ["cc", "gcc", "clang"])
+@pytest.mark.full
 def test_a_wheel_contains_a_library_for_every_kind_of_processor(
     command: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_wheel_contains_a_library_for_every_kind_of_processor(
 
 
 @needs_compiler
+@pytest.mark.full
 def test_an_editable_installation_keeps_its_tag(project: Path) -> None:
     data, _ = built(project, "editable")
     assert data == {"artifacts": [], "pure_python": True}

@@ -30,6 +30,7 @@ def plan(folder: Path, **changes: Any) -> Sweep:
     return Sweep(request=attrs.evolve(SMALL, out=folder), **{"seeds": (3, 4), "jobs": 2, **changes})
 
 
+@pytest.mark.full
 def test_seeds_may_run_from_another_thread(tmp_path: Path) -> None:
     """A sweep works outside the main thread too, where Python cannot set signal handlers."""
     with ThreadPoolExecutor(1) as pool:
@@ -44,6 +45,7 @@ def test_a_preset_that_seeds_cannot_use_is_refused_before_any_begins(tmp_path: P
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.full
 def test_seeds_run_side_by_side_as_they_run_alone(tmp_path: Path) -> None:
     results = sweep(plan(tmp_path / "both"))
     assert [result.seed for result in results] == [3, 4]

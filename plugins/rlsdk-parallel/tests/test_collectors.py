@@ -183,6 +183,7 @@ def test_a_collector_that_dies_again_ends_the_training() -> None:
         agent.learn(192)
 
 
+@pytest.mark.full
 def test_a_training_in_collectors_resumes_to_the_bit_anywhere(tmp_path: Path) -> None:
     for name in ("recurrent-ppo", "trpo-frames", "dqn"):
         folder = tmp_path / name
@@ -364,6 +365,7 @@ def test_more_collectors_than_cores_are_warned_of(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills a process")
+@pytest.mark.full
 def test_collectors_in_processes_give_the_same_result_even_if_one_is_killed() -> None:
     here, logged = trained(made("recurrent-ppo", "in-process"))
     there, logged_there = trained(made("recurrent-ppo", "processes"), 192, Kill())

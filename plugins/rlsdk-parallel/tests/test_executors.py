@@ -46,6 +46,7 @@ def test_executors_answer_in_order(name: str) -> None:
         executor.close()
 
 
+@pytest.mark.full
 def test_what_ends_its_process_is_tried_once_more(tmp_path: Path) -> None:
     executor = make_executor("processes", 2)
     try:

@@ -111,6 +111,7 @@ def test_any_number_of_processes_gives_the_same(workers: int) -> None:
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.full
 def test_other_ways_to_start_processes(method: str) -> None:
     one = transitions(make_vec_env("Pendulum-v1", 2, vectorization="sync"), 5)
     two = transitions(make_vec_env("Pendulum-v1", 2, vectorization="async", start_method=method), 5)

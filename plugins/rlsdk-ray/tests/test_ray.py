@@ -290,6 +290,7 @@ def test_a_benchmark_has_the_scores_of_this_process(tmp_path: Path, monkeypatch:
     assert len(scores[0]) == 4
 
 
+@pytest.mark.full
 def test_algorithms_that_cannot_use_collectors_are_refused(tmp_path: Path) -> None:
     options = [
         "--n-envs",

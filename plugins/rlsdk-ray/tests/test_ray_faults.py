@@ -166,6 +166,7 @@ def test_a_start_that_took_too_long_is_tried_again(message: str, starts: int, mo
 # --- addresses -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_addresses_where_no_ray_answers_are_refused_within_seconds() -> None:
     began = time.monotonic()
     with socket.socket() as silent, socket.socket() as closed:

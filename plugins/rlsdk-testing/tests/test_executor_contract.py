@@ -19,6 +19,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "clause"), CASES, ids=str)
+@pytest.mark.full
 def test_contract(name: str, clause: ExecutorClause) -> None:
     verify_executor(name, clause)
 

@@ -111,6 +111,7 @@ def test_what_happens_in_a_process_that_stays_is_named(
     assert found[STATES].remedy
 
 
+@pytest.mark.full
 def test_what_a_plugin_changes_in_the_process_harms_one_clause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))"
     add_plugin(site, state_dict=f"torch.set_default_dtype(torch.float64); os.chdir('/'); {limit}")

@@ -105,6 +105,7 @@ def checked(policy: str, *, ends_go_on: bool = False) -> dict[str, CheckResult]:
 
 
 @pytest.mark.parametrize("policy", ["MlpPolicy", "Table"])
+@pytest.mark.full
 def test_a_correct_plugin_without_vectors_passes(policy: str) -> None:
     found = checked(policy)
     assert {name: result.detail for name, result in found.items() if result.status == "failed"} == {}
