@@ -54,7 +54,7 @@ PACKAGES: Mapping[str, str] = {
 }
 """Command that another package of this project offers -> that package."""
 OTHER_NAMES = {"train": "run", "enjoy": "watch", "evaluate": "eval"}
-"""Name of a command in other programs -> ours."""
+"""Name of a command in other programs -> our command, unless a package has a command of that name."""
 ClickError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 """`ClickException`, the class of errors about a command line. Some versions of typer import click, others contain a copy."""
 
@@ -136,13 +136,11 @@ class CommandGroup(TyperGroup):
         return list(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        args = [OTHER_NAMES.get(each, each) if i == 0 else each for i, each in enumerate(args)]
-        if (
-            args
-            and self.get_command(ctx, args[0]) is None
-            and (meant := closest(args[0], (*self.commands, *OTHER_NAMES)))
-        ):
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
+        if args and self.get_command(ctx, args[0]) is None:
+            if args[0] in OTHER_NAMES:
+                args = [OTHER_NAMES[args[0]], *args[1:]]
+            elif meant := closest(args[0], (*self.commands, *OTHER_NAMES)):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: object, formatter: Any) -> None:
@@ -152,14 +150,13 @@ class CommandGroup(TyperGroup):
 
 def print_error(text: str) -> None:
     """Print `error: ...` to standard error; in a terminal the word is red, unless NO_COLOR is set."""
+    label = "error: "
     if sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
-        # beside `print_line`, which prints escape codes as text, because files and environments may contain them
-        stream = getattr(sys.stderr, "unescaped", sys.stderr)
+        # not with `print_line`, which prints escape codes as text, because files and environments may contain them
         with suppress(*STREAM_ERRORS):
-            stream.write("\x1b[1;31merror:\x1b[0m ")
-        print_line(text, sys.stderr)
-    else:
-        print_line(f"error: {text}", sys.stderr)
+            getattr(sys.stderr, "unescaped", sys.stderr).write(f"\x1b[1;31m{label}\x1b[0m")
+            label = ""
+    print_line(f"{label}{text}", sys.stderr)
 
 
 def _texts(name: str) -> tuple[str, ...]:

@@ -142,3 +142,13 @@ def test_examples_of_commands_fit_their_options() -> None:
         assert words[0] == name
         command = group.get_command(typer.Context(group), name)
         command.make_context(name, words[1:])  # raises for an unknown option or a missing argument
+
+
+def test_a_command_of_a_package_precedes_another_name_of_a_command() -> None:
+    group: Any = typer.main.get_command(main.app)
+    context = typer.Context(group)
+    run, own = group.get_command(context, "run"), group.get_command(context, "list")
+    group.commands = {"run": run}
+    assert group.resolve_command(context, ["train", "ppo"]) == ("run", run, ["ppo"])
+    group.commands = {"run": run, "train": own}
+    assert group.resolve_command(context, ["train", "ppo"])[1] is own
