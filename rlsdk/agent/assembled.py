@@ -325,11 +325,11 @@ def _changed(config: object, prefix: str = "") -> Iterator[tuple[str, str]]:
         value, default = getattr(config, setting.name), setting.default
         if attrs.has(type(value)):
             yield from _changed(value, f"{prefix}{setting.name}.")
-        # as `meaning_of`, without the call: every constructor comes here
-        elif needs := {**SHARED.get(setting.name, {}), **setting.metadata}.get("needs"):
+        # not `meaning_of`, which merges two tables: every constructor comes here for every setting
+        elif needs := setting.metadata.get("needs") or SHARED.get(setting.name, {}).get("needs"):
             usual = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
             if value != usual:
-                yield f"{prefix}{setting.name}", needs
+                yield f"{prefix}{setting.name}", str(needs)
 
 
 def in_plain_modes(function: Callable[P, ResultT]) -> Callable[P, ResultT]:

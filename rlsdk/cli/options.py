@@ -91,9 +91,8 @@ def _request_option(field: attrs.Attribute[object]) -> Any:
         return steps_option(how["help"], how["least"], group)
     name = how.get("name", f"--{field.name.replace('_', '-')}")
     complete = getattr(completions, how["complete"]) if "complete" in how else None
-    repeated = "NAME" if field.name == "sinks" else None
     return typer.Option(
-        name, help=how["help"], autocompletion=complete, metavar=repeated, rich_help_panel=group
+        name, help=how["help"], autocompletion=complete, metavar=how.get("metavar"), rich_help_panel=group
     )  # `RunRequest` checks numbers
 
 

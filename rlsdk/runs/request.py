@@ -134,7 +134,7 @@ def option(text: str, limits: Limits | None = None, *, default: object = None, *
         limits: those of a whole number.
         default: the value if the option is not given.
         how: `name` of the option if it is not that of the field; `steps=True` for a count that may be written as 1e5;
-            `complete`, the name of a function in `rlsdk.cli.completions`.
+            `complete`, the name of a function in `rlsdk.cli.completions`; `metavar`, what the help shows as the value.
     """
     return attrs.field(
         default=default, validator=limits, metadata={"help": text, "least": limits and limits.least, **how}
@@ -206,6 +206,7 @@ class RunRequest:
     sinks: tuple[str, ...] | None = option(
         "Further logger: tensorboard, console, or a plugin's. Can be repeated.",
         name="--sink",
+        metavar="NAME",
         complete="complete_sink",
     )
     profile: bool = option("Print where the time was spent, with advice.", default=False)
