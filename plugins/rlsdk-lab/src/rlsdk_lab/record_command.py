@@ -16,20 +16,23 @@ import typer
 from rlsdk import algorithms
 from rlsdk.cli import MOST_EPISODES, MOST_SEED, EnvKwargs, TrustedFile, Wrappers, changed_environment
 
+EnvironmentId = Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")]
+Episodes = Annotated[int, typer.Option(help="Number of episodes.", min=1, max=MOST_EPISODES)]
+Seed = Annotated[int, typer.Option(help="Seed of the environment and of sampled actions.", min=0, max=MOST_SEED)]
+Stochastic = Annotated[
+    bool, typer.Option("--stochastic", help="Sample actions, instead of using the deterministic ones.")
+]
+
 
 def record_file(
     file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Video to write, .mp4 or .gif.")] = Path("video.mp4"),
-    env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
+    env: EnvironmentId = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1, max=MOST_EPISODES)] = 1,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the environment and of sampled actions.", min=0, max=MOST_SEED)
-    ] = 0,
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions, instead of using the deterministic ones.")
-    ] = False,
+    episodes: Episodes = 1,
+    seed: Seed = 0,
+    stochastic: Stochastic = False,
     trust: TrustedFile = False,
 ) -> None:
     """Write a video of episodes of a saved agent (needs the extra `video`)."""
@@ -49,16 +52,12 @@ def watch_agent(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write this video, .mp4 or .gif, instead of opening a window.")
     ] = None,
-    env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
+    env: EnvironmentId = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1, max=MOST_EPISODES)] = 1,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the environment and of sampled actions.", min=0, max=MOST_SEED)
-    ] = 0,
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions, instead of using the deterministic ones.")
-    ] = False,
+    episodes: Episodes = 1,
+    seed: Seed = 0,
+    stochastic: Stochastic = False,
     trust: TrustedFile = False,
 ) -> None:
     """Watch an agent play in a window. Without a screen, it writes watch.gif (needs the extra `video`)."""

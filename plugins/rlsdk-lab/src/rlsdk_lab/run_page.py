@@ -7,7 +7,7 @@ video of a run. What files contain is shown as text.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -42,19 +42,24 @@ class RunList:
 
     def rows(self) -> list[dict[str, object]]:
         """Return the newest runs, the newest first."""
-        records = [(_time(path), path) for path in self.folder.rglob("run.json")]
-        return [self._row(path.parent) for _, path in sorted(records, reverse=True)[:MOST_RUNS]]
+        # one walk, as the page asks every few seconds
+        found = [path for path in self.folder.rglob("*") if path.name == "run.json" or path.suffix in VIDEOS]
+        records = sorted(((_time(path), path) for path in found if path.name == "run.json"), reverse=True)
+        videos = sorted(path for path in found if path.suffix in VIDEOS and _is_below(path, self.folder))
+        return [
+            self._row(path.parent, [video for video in videos if video.is_relative_to(path.parent)])
+            for _, path in records[:MOST_RUNS]
+        ]
 
     def video(self, place: str) -> Path | None:
         """Return the file of a video that the page lists; None for all other places."""
         listed = {str(video) for _, row in self.known.values() for video in _texts(row.get("videos"))}
         return self.folder / place if place in listed else None
 
-    def _row(self, folder: Path) -> dict[str, object]:
+    def _row(self, folder: Path, videos: Sequence[Path]) -> dict[str, object]:
         run = RunDirectory(folder)
         name = folder.relative_to(self.folder).as_posix()
-        videos = [path for path in sorted(folder.rglob("*")) if path.suffix in VIDEOS and _is_below(path, self.folder)]
-        stamp = (_time(run.record), _time(run.csv), len(videos))
+        stamp: object = (_time(run.record), _time(run.csv), tuple(videos))
         before = self.known.get(folder)
         if before is None or before[0] != stamp:
             places = [path.relative_to(self.folder).as_posix() for path in videos]
@@ -63,7 +68,7 @@ class RunList:
             except (RlsdkError, OSError) as error:
                 # A file may be read while a run writes it: the next request reads it again.
                 row = {**(before[1] if before else {}), "name": name, "videos": places, "problem": one_line(str(error))}
-                stamp = (0.0, 0.0, -1)
+                stamp = None
             self.known[folder] = (stamp, row)
         return self.known[folder][1]
 
@@ -159,15 +164,15 @@ class _Request(BaseHTTPRequestHandler):
             page = (files("rlsdk_lab") / "run_page.html").read_bytes()
             self._answer(200, page, "text/html; charset=utf-8")
         elif place == "/runs.json":
-            rows = [{**row, "videos": [quote(f"video/{v}") for v in _texts(row["videos"])]} for row in self._rows()]
+            rows = [
+                {**row, "videos": [quote(f"video/{video}") for video in _texts(row["videos"])]}
+                for row in self.server.runs.rows()
+            ]
             self._answer(200, json.dumps(rows, allow_nan=False).encode(), "application/json")
         elif (video := self.server.runs.video(place.removeprefix("/video/"))) is not None:
             self._answer(200, video.read_bytes(), VIDEOS[video.suffix])
         else:
             self._answer(404, b"not here", "text/plain")
-
-    def _rows(self) -> list[Mapping[str, object]]:
-        return list(self.server.runs.rows())
 
     def _answer(self, status: int, content: bytes, kind: str) -> None:
         # the browser may have closed the connection
