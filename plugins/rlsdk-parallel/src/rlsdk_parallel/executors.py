@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from rlsdk.errors import RlsdkError, WorkError, raised
 from rlsdk.runtime import use_one_thread_here
-from rlsdk_parallel.processes import Maker, StatefulProcesses
+from rlsdk_parallel.processes import MakeWorker, StatefulProcesses
 from rlsdk_parallel.workers import Raised, Worker, WorkerDied, attempt, result_of
 
 ItemT = TypeVar("ItemT")
@@ -83,7 +83,7 @@ class Processes:
             raise WorkError("the executor was closed")
         self.repeated += 1
 
-    def stateful_workers(self, makers: Sequence[Maker]) -> StatefulProcesses:
+    def stateful_workers(self, makers: Sequence[MakeWorker]) -> StatefulProcesses:
         """See `HasStatefulWorkers`. `map` does not use these processes."""
         return StatefulProcesses(makers)
 
@@ -269,7 +269,7 @@ def _fetched(future: Future[ResultT], index: int) -> ResultT:
 class StatefulHere:
     """Stateful workers that are functions in this process, called one after another."""
 
-    def __init__(self, makers: Sequence[Maker]) -> None:
+    def __init__(self, makers: Sequence[MakeWorker]) -> None:
         self._makers, self._functions = makers, [make() for make in makers]
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:

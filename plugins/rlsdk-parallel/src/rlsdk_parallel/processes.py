@@ -36,7 +36,7 @@ ResultT = TypeVar("ResultT")
 
 CLOSING = 60.0
 """Seconds that processes have to close what they made."""
-Maker: TypeAlias = Callable[[], Callable[[Any], object]]
+MakeWorker: TypeAlias = Callable[[], Callable[[Any], object]]
 """A function that makes the function which answers the requests of a worker."""
 
 
@@ -64,7 +64,7 @@ class StatefulWorkers(Protocol):
 class HasStatefulWorkers(Executor, Protocol):
     """An executor whose workers can store state between requests, which parallel collecting needs."""
 
-    def stateful_workers(self, makers: Sequence[Maker]) -> StatefulWorkers:
+    def stateful_workers(self, makers: Sequence[MakeWorker]) -> StatefulWorkers:
         """Start one worker for each of the makers, which must be picklable.
 
         The worker calls its maker, which returns the function that answers requests. Workers end when the calling
@@ -81,7 +81,7 @@ class StatefulProcesses:
 
     def __init__(
         self,
-        makers: Sequence[Maker],
+        makers: Sequence[MakeWorker],
         context: BaseContext | None = None,
         labels: Sequence[str] = (),
         timeout: float = math.inf,
@@ -102,7 +102,7 @@ class StatefulProcesses:
         for make, label in zip(makers, labels, strict=True):
             self.add(make, label)
 
-    def add(self, make: Maker, label: str, *, daemon: bool = True) -> Worker:
+    def add(self, make: MakeWorker, label: str, *, daemon: bool = True) -> Worker:
         """Start one more process. One that is not a daemon may start processes itself."""
         worker = Worker(self._context, self._answering, make, label, daemon=daemon)
         self.workers.append(worker)
@@ -171,7 +171,7 @@ class StatefulProcesses:
         self._shared.close()
 
 
-def serve(pipe: Connection, make: Maker) -> None:
+def serve(pipe: Connection, make: MakeWorker) -> None:
     """Answer requests with the function that `make()` returns, until an `End` comes or the pipe closes.
 
     The function is made with the first request, so that an exception of `make` is the answer to it.
@@ -195,7 +195,7 @@ def serve(pipe: Connection, make: Maker) -> None:
         warnings.warn(str(fault), RuntimeWarning, stacklevel=2)
 
 
-def serve_apart(pipe: Connection, make: Maker) -> None:
+def serve_apart(pipe: Connection, make: MakeWorker) -> None:
     """`serve` in a session of its own, so that signals to the group of the parent reach only the parent.
 
     Not for environments that are stepped together: Linux shares its cores among sessions, so each of the short waits of a
