@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,18 @@ def build_wheels(sources: list[Path], folder: Path) -> list[Path]:
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     subprocess.run([*command, *map(str, sources)], check=True)
     return sorted(folder.glob("*.whl"))
+
+
+def python_with(folder: Path, chosen: Callable[[str], bool]) -> str:
+    """Make a virtual environment in `folder` with links to the installed files and folders whose names are chosen; its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
+    (folder / "others").mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if chosen(path.name):
+            (folder / "others" / path.name).symlink_to(path)
+    (site,) = (folder / "env").glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(f"import site; site.addsitedir({str(folder / 'others')!r})\n")
+    return str(folder / "env" / "bin" / "python")
 
 
 def _without_path() -> dict[str, str]:

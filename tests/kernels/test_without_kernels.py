@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
 import rlsdk
+from tests.throwaway import python_with
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_PACKAGE = """
@@ -58,15 +58,7 @@ def in_a_process(
 @pytest.fixture(scope="module")
 def python_without_the_package(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Python of an environment with all packages of this one except rlsdk-kernels."""
-    folder = tmp_path_factory.mktemp("without")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
-    (folder / "others").mkdir()
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if "rlsdk_kernels" not in path.name:
-            (folder / "others" / path.name).symlink_to(path)
-    (site,) = (folder / "env").glob("lib/python*/site-packages")
-    (site / "others.pth").write_text(f"import site; site.addsitedir({str(folder / 'others')!r})\n")
-    return str(folder / "env" / "bin" / "python")
+    return python_with(tmp_path_factory.mktemp("without"), lambda name: "rlsdk_kernels" not in name)
 
 
 @pytest.mark.full

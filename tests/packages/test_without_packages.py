@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
+
+from tests.throwaway import python_with
 
 TRAINS = """
 import time, warnings
@@ -49,15 +49,9 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Python of an environment with the packages of this one; of this project it has rlsdk and rlsdk-tqc alone."""
-    folder = tmp_path_factory.mktemp("bare")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
-    (folder / "others").mkdir()
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if "rlsdk_" not in path.name or re.search(r"rlsdk_tqc\b", path.name):
-            (folder / "others" / path.name).symlink_to(path)
-    (site,) = (folder / "env").glob("lib/python*/site-packages")
-    (site / "others.pth").write_text(f"import site; site.addsitedir({str(folder / 'others')!r})\n")
-    return str(folder / "env" / "bin" / "python")
+    return python_with(
+        tmp_path_factory.mktemp("bare"), lambda name: "rlsdk_" not in name or bool(re.search(r"rlsdk_tqc\b", name))
+    )
 
 
 @pytest.mark.full

@@ -90,7 +90,7 @@ class MaskedWalk(Walk):
 
 @dataclass(frozen=True)
 class Trial:
-    """One training: the environments or the recorded data, the settings, the length, and what is assigned afterwards."""
+    """One training: the environments or the recorded data, the settings, the length, and the settings assigned afterwards."""
 
     name: str
     settings: Mapping[str, Any]
