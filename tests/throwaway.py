@@ -156,7 +156,7 @@ def build_wheels(sources: list[Path], folder: Path) -> list[Path]:
 
 
 def python_with(folder: Path, chosen: Callable[[str], bool]) -> str:
-    """Make a virtual environment in `folder` with links to the installed files and folders whose names are chosen; its Python."""
+    """Make a virtual environment in `folder` with links to the installed packages of chosen file names. Return its Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
     (folder / "others").mkdir()
     for path in Path(sysconfig.get_path("purelib")).iterdir():
