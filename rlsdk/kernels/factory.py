@@ -141,8 +141,8 @@ def kernel_fault(error: Exception) -> PluginError | None:
     )
 
 
-def _reject(name: str, choose: Callable[..., Any], problem: str) -> Any:
-    """Remove a kernel from the table, and warn. Returns None: there is no result."""
+def _reject(name: str, choose: Callable[..., Any], problem: str) -> None:
+    """Remove a kernel from the table, and warn."""
     for table in _tables:
         table[name] = None
     text = f"the kernel {name!r} of {_package(choose)} {problem}; torch computes instead"
@@ -152,8 +152,8 @@ def _reject(name: str, choose: Callable[..., Any], problem: str) -> Any:
 def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
     """A function that a kernel replaces: the one of its name in the table. If that returns None, torch computes.
 
-    One that raises an exception other than an `RlsdkError`, or whose first result is not like that of torch, is not called
-    again. There is a warning, and torch computes.
+    One that raises an exception where torch raises none, other than an `RlsdkError`, or whose first result is not like that of
+    torch, is not called again. There is a warning, and torch computes.
     """
     name, parameters = by_torch.__name__, list(by_torch.__annotations__)
     place = parameters.index("reference") if "reference" in parameters else None
@@ -170,7 +170,10 @@ def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT,
             # it is about the network or the settings
             raise
         except Exception as error:
-            found = _reject(name, choose, raised(error))
+            # first: if torch raises an exception too, the arguments are wrong, and the kernel is not
+            result = by_torch(*args, **kwargs)
+            _reject(name, choose, raised(error))
+            return result
         if found is None:
             return by_torch(*args, **kwargs)
         if place is not None and found is not args[place] and _package(choose) not in COMPARED:
