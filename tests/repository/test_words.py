@@ -176,6 +176,11 @@ def occurrences(idiom: str) -> list[str]:
     ]
 
 
+def test_no_text_has_a_control_character():
+    # a replacement with `\\1` in a plain string leaves one, and editors do not show it
+    assert [place for place, text in texts() if re.search(r"[^\S \n]|[\x00-\x08\x0e-\x1f\x7f]", text)] == []
+
+
 def test_old_names_are_gone():
     assert [line for place, text in texts() for line in old_names(place, text)] == []
 

@@ -1,4 +1,4 @@
-"""Translates the weights of 's  into those of rlsdk."""
+"""Translates the weights of stable-baselines3's TD3 into those of rlsdk."""
 
 from __future__ import annotations
 
