@@ -16,7 +16,7 @@ COPY constraints.txt ./
 RUN pip install --no-cache-dir --constraint constraints.txt ${TORCH_CPU_INDEX:+--index-url "$TORCH_CPU_INDEX"} torch
 COPY . .
 RUN for package in $PACKAGES; do set -- "$@" "./$package"; done \
- && pip install --no-cache-dir --constraint constraints.txt ".[demo,stats]" "$@"
+ && pip install --no-cache-dir --constraint constraints.txt ".[demo]" "$@"
 
 FROM python:${PYTHON}-slim
 RUN useradd --create-home --uid 1000 rlsdk && install --directory --owner rlsdk --mode 777 /home/rlsdk/work

@@ -69,7 +69,7 @@ test-newest: $(SOURCES)  ## the suite on the newest versions that are published,
 
 $(VENV)-oldest/.done: $(SOURCES) constraints-oldest.txt
 	$(PYTHON) -m venv $(VENV)-oldest
-	$(VENV)-oldest/bin/python -m pip install --quiet -c constraints-oldest.txt -e ".[stats]" \
+	$(VENV)-oldest/bin/python -m pip install --quiet -c constraints-oldest.txt -e . \
 		$(addprefix -e ,$(PLUGINS)) "gymnasium[classic-control,mujoco]" build hatchling pytest-xdist
 	touch $@
 

@@ -18,7 +18,7 @@ from rlsdk.agent.training_state import move, require_room
 from rlsdk.environments import ConnectedEnv, connect, to_gymnasium
 from rlsdk.environments.adapters.masks import GoalRules, MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
-from rlsdk.environments.wrapping import split_wrapper_settings, warn_of_statistics
+from rlsdk.environments.wrapping import warn_of_statistics
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, BuildContext, PlanAbilities
 from rlsdk.interfaces.abilities import ability, require_parts
@@ -62,17 +62,13 @@ def from_arguments(
     config = bind(spec.config_type, (args[0], None, *args[2:]) if len(args) > 1 else args, named)
     if given is None:
         return _without_environment(spec, config, class_name, order)
-    bare, requests = split_wrapper_settings(given)
-    env = connect(bare, spec.default_envs)
-    # gymnasium's wrappers for statistics and frames are settings here, so that files hold them
-    for request in requests:
-        config = request.applied_to(config)
+    env = connect(given, spec.default_envs)
     spaces = env.observation_space, env.action_space
     if order is not None:
         spaces = in_order_of(spaces[0], order[0]), in_order_of(spaces[1], order[1])
     agent = assemble(spec, config, spaces, env.num_envs, env, class_name=class_name)
-    if isinstance(bare, str):
-        agent.env_name = bare
+    if isinstance(given, str):
+        agent.env_name = given
     agent.masks.check_environment(env)
     warn_of_statistics(env, "the training environment")
     env.check_agent(agent, new=True)

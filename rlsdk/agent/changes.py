@@ -18,7 +18,7 @@ from rlsdk.agent.assembled import (
 from rlsdk.agent.assembly import assemble, build_parts
 from rlsdk.environments import ConnectedEnv, connect
 from rlsdk.environments.vector.connected import fingerprint_of, seed_spaces
-from rlsdk.environments.wrapping import refuse_move, split_wrapper_settings, warn_of_statistics
+from rlsdk.environments.wrapping import refuse_move, warn_of_statistics
 from rlsdk.errors import UnsupportedSpaceError, UsageError, fitting, message_of, one_line
 from rlsdk.runtime.lazy import of_sb3
 from rlsdk.runtime.process import derive
@@ -35,23 +35,17 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
             "a training is running in the agent's environment; end it first (a callback that returns False does), then call"
             " set_env(env) and learn(..., reset_num_timesteps=False)"
         )
-    bare, requests = split_wrapper_settings(env)
-    envs = connect(bare, agent.spec.default_envs)
+    envs = connect(env, agent.spec.default_envs)
     hint = f"; a new agent can begin with its policy: save it, then {agent.class_name}.load_policy(path, env)"
     require_same_spaces(agent, envs, "the new environment", hint)
     warn_of_statistics(envs, "the training environment")
     agent.masks.check_environment(envs)
-    if any(request.applied_to(agent.config) != agent.config for request in requests):
-        raise UsageError(
-            "normalization and frame stacking are settings of the agent, chosen when it is made; this agent has"
-            f" normalize = {agent.config.normalize}, frame_stack = {agent.config.frame_stack}"
-        )
     require_groups(envs.num_envs, agent.config.env_groups)
     envs.check_agent(agent, new=False)
     if envs.num_envs != agent.context.num_envs:
         _resize(agent, envs.num_envs)
     agent.met_masks = agent.trains_with_masks
-    agent.env, agent.env_name = envs, bare if isinstance(bare, str) else envs.env_id
+    agent.env, agent.env_name = envs, env if isinstance(env, str) else envs.env_id
     agent.fingerprint = fingerprint_of(envs)
     # else the next `learn` continues from the last observation, in the new environment
     if force_reset:

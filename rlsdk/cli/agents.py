@@ -17,6 +17,7 @@ from rlsdk.errors import SettingsError, one_line
 from rlsdk.registry import extension, extensions, load
 from rlsdk.registry.loading import is_offered
 from rlsdk.runs.request import chosen_preset, is_preset_file
+from rlsdk.runtime.lazy import is_installed, of_package
 from rlsdk.runtime.output import counted
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import commented_toml, merge, parse_assignments, structure, unstructure
@@ -54,10 +55,11 @@ def evaluate_file(
     env = changed_environment(env, env_kwargs, wrapper)
     agent = find_agent(file)
     request = EvaluationRequest(episodes, n_envs, deterministic=not stochastic, seed=seed, parts=jobs)
-    played = evaluate_stored(agent, env, request, executor, trust=trust)
-    result, numbers = played.result, played.statistics()
+    name, result = evaluate_stored(agent, env, request, executor, trust=trust)
+    # intervals need scipy, which rlsdk-lab brings
+    numbers = of_package("rlsdk-lab", "intervals").summarize(result.returns) if is_installed("rlsdk-lab") else None
     if as_json:
-        context = {"env": played.env, "mean": result.mean, "std": result.std, "deterministic": result.deterministic}
+        context = {"env": name, "mean": result.mean, "std": result.std, "deterministic": result.deterministic}
         more = {"returns": result.returns, "lengths": result.lengths, "success_rate": result.success_rate}
         robust = {} if numbers is None else {"iqm": numbers.iqm, "interval": numbers.interval}
         typer.echo(json.dumps({**context, **more, **robust}))
@@ -65,7 +67,7 @@ def evaluate_file(
     if agent != file:
         typer.echo(f"agent: {agent}")
     how = "stochastic" if stochastic else "deterministic"
-    typer.echo(f"{played.env}: return {result.mean:.2f} +- {result.std:.2f} over {counted(episodes, f'{how} episode')}")
+    typer.echo(f"{name}: return {result.mean:.2f} +- {result.std:.2f} over {counted(episodes, f'{how} episode')}")
     if numbers is not None:
         low_high = numbers.interval
         bounds = f", 95 % interval of the mean {low_high[0]:.2f} to {low_high[1]:.2f}" if low_high else ""

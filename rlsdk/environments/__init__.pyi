@@ -19,7 +19,4 @@ from rlsdk.environments.vector.faults import Waiting as Waiting
 from rlsdk.environments.vector.stepping import StepRecords as StepRecords
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv as SyncVectorEnv
 from rlsdk.environments.vectorize import make_vec_env as make_vec_env
-from rlsdk.environments.wrapping import FrameStack as FrameStack
-from rlsdk.environments.wrapping import NormalizeObservation as NormalizeObservation
-from rlsdk.environments.wrapping import NormalizeReward as NormalizeReward
 from rlsdk.environments.wrapping import warn_of_statistics as warn_of_statistics

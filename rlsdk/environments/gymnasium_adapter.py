@@ -27,7 +27,7 @@ from rlsdk.environments.vector.connected import (
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
-from rlsdk.environments.wrapping import EnvInTraining, known_wrapper, split_wrapper_settings, wrapped, wrapper_of
+from rlsdk.environments.wrapping import EnvInTraining, known_wrapper, wrapped, wrapper_of
 from rlsdk.errors import (
     EnvironmentFault,
     PluginError,
@@ -69,8 +69,6 @@ def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> Conn
         seeded = connect(env, copies)
         seeded.seeds = Seeds(seed)
         return seeded
-    # These wrappers change settings of the agent; the environment is inside them.
-    env, _ = split_wrapper_settings(env)
     if isinstance(env, EnvInTraining):
         return env.trained_in
     if isinstance(env, SteppedVector):

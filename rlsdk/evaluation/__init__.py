@@ -1,4 +1,4 @@
-"""Evaluation of agents by playing episodes, and statistics over runs. Public names are imported on first use."""
+"""Evaluation of agents by playing episodes. Public names are imported on first use."""
 
 from rlsdk.runtime.lazy import attach
 

@@ -13,7 +13,6 @@ from rlsdk.environments import ConnectedEnv, Waiting, connect
 from rlsdk.environments.gymnasium_adapter import EnvSource
 from rlsdk.environments.wrapping import warn_of_statistics, without_guard
 from rlsdk.errors import SettingsError, UsageError, shown
-from rlsdk.evaluation.statistics import Statistics, summarize
 from rlsdk.records import EnvStep, Episode
 from rlsdk.runtime.lazy import of_sb3
 from rlsdk.runtime.process import limited_threads
@@ -41,10 +40,6 @@ class Evaluation:
         """The share of successful episodes among those that report success; None if the environment does not report it."""
         known = [episode.success for episode in self.episodes if episode.success is not None]
         return sum(known) / len(known) if known else None
-
-    def statistics(self, confidence: float = 0.95) -> Statistics:
-        """Mean, deviation, interquartile mean and a bootstrap confidence interval of the mean (extra `stats`)."""
-        return summarize(self.returns, confidence)
 
     @property
     def mean(self) -> float:

@@ -15,7 +15,6 @@ from rlsdk.agent.agent import load as load_file
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
-from rlsdk.evaluation.statistics import Statistics
 from rlsdk.executors import capacity, make_executor
 from rlsdk.runs.directory import require_own_environment
 from rlsdk.runtime.output import counted
@@ -55,25 +54,10 @@ class Part:
         return _played(load_file(io.BytesIO(self.file.tobytes())), self.env, self.request)
 
 
-@attrs.frozen
-class StoredEvaluation:
-    """The evaluation of a saved agent, and the id of the environment."""
-
-    env: str
-    result: Evaluation
-
-    def statistics(self) -> Statistics | None:
-        """Return the interquartile mean and its interval; None if scipy is not installed."""
-        try:
-            return self.result.statistics()
-        except SettingsError:
-            return None
-
-
 def evaluate_stored(
     file: Path, env: str | None, request: EvaluationRequest, executor: str = "processes", *, trust: bool = False
-) -> StoredEvaluation:
-    """Run episodes with the agent of a file. `executor` runs several parts at the same time.
+) -> tuple[str, Evaluation]:
+    """(id of the environment, evaluation) of the agent of a file. `executor` runs several parts at the same time.
 
     `env` and `trust` are those of `load_agent`.
 
@@ -87,7 +71,7 @@ def evaluate_stored(
     # Also for one part, an unknown executor is an error. The default one is in a package that one part does not need.
     most = 1 if request.parts == 1 and executor == "processes" else capacity(executor)
     if request.parts == 1:
-        return StoredEvaluation(name, _played(agent, name, request))
+        return name, _played(agent, name, request)
     agent.save(data := io.BytesIO())
     shared = np.frombuffer(data.getvalue(), np.uint8)
     parts = [Part(shared, name, request.of_part(index)) for index in range(request.parts)]
@@ -97,9 +81,7 @@ def evaluate_stored(
         played = workers.map(Part.play, parts)
     finally:
         workers.close()
-    return StoredEvaluation(
-        name, Evaluation(tuple(chain.from_iterable(part.episodes for part in played)), request.deterministic)
-    )
+    return name, Evaluation(tuple(chain.from_iterable(part.episodes for part in played)), request.deterministic)
 
 
 def _played(agent: Agent, env: str, request: EvaluationRequest) -> Evaluation:

@@ -13,7 +13,6 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, evaluate_policy, run_episodes
-from rlsdk.evaluation.statistics import summarize
 from rlsdk.records import Episode
 from rlsdk_envs import Monitor
 from rlsdk_envs.toy import IdentityEnvBox
@@ -71,32 +70,10 @@ def test_short_episodes_do_not_crowd_out_long_ones() -> None:
     assert abs(result.mean - 10.5) < 4 * error  # the mean of the first 400 episodes to end would be near 2
 
 
-def test_statistics() -> None:
-    scipy_stats = pytest.importorskip("scipy.stats")
+def test_success_rate() -> None:
     values = np.random.default_rng(1).normal(10.0, 3.0, 40)
-    numbers = summarize(values.tolist())
-    assert (numbers.count, numbers.confidence) == (40, 0.95)
-    assert numbers.mean == pytest.approx(values.mean())
-    assert numbers.std == pytest.approx(values.std())
-    assert numbers.median == pytest.approx(np.median(values))
-    assert numbers.iqm == pytest.approx(np.sort(values)[10:30].mean())
-    low, high = numbers.interval  # type: ignore[misc]
-    t = scipy_stats.t.interval(0.95, 39, values.mean(), scipy_stats.sem(values))
-    assert low == pytest.approx(t[0], abs=0.25)
-    assert high == pytest.approx(t[1], abs=0.25)
-    assert summarize(values.tolist()) == numbers
-    wide = summarize(values.tolist(), 0.99).interval
-    assert wide is not None
-    assert wide[0] < low < high < wide[1]
-    assert summarize([5.0]).interval is None
-    assert summarize([5.0, 5.0]).interval == (5.0, 5.0)
-    with pytest.raises(SettingsError, match="between 0 and 1"):
-        summarize([1.0, 2.0], 95.0)
-    with pytest.raises(SettingsError, match="no values"):
-        summarize([])
     episodes = tuple(Episode(0, float(v), 1, v > 10) for v in values)
     evaluation = Evaluation(episodes, True)
-    assert evaluation.statistics() == numbers
     assert evaluation.success_rate == pytest.approx((values > 10).mean())
 
 

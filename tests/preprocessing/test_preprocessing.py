@@ -15,8 +15,8 @@ from gymnasium.wrappers import FrameStackObservation
 
 import rlsdk
 from rlsdk.callbacks import LambdaCallback
-from rlsdk.environments import FrameStack, NormalizeObservation, NormalizeReward, make_vec_env, to_space
-from rlsdk.errors import ArtifactError, SettingsError, UsageError
+from rlsdk.environments import make_vec_env, to_space
+from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.preprocessing.preprocessing import FrameStacker
 from rlsdk.registry import unregister
@@ -270,25 +270,15 @@ def test_images_and_tables_train_with_stacked_frames() -> None:
     tqc(SimpleMultiObsEnv(), policy="MultiInputPolicy", frame_stack=2, normalize=True, buffer_size=60).learn(30)
 
 
-# --- wrappers that set these settings ----------------------------------------------------------------------------------
+# --- settings and files ------------------------------------------------------------------------------------------------
 
 
-def test_wrappers_ask_the_agent() -> None:
-    env = FrameStack(NormalizeReward(NormalizeObservation("Pendulum-v1", clip=5.0), gamma=0.9), 2)
-    agent = tqc(env)
-    assert agent.env_name == "Pendulum-v1"
-    settings = agent.config.normalize
-    assert settings is not None
-    assert (settings.norm_obs, settings.clip_obs, settings.norm_reward, settings.gamma) == (True, 5.0, True, 0.9)
-    assert agent.config.frame_stack == 2
+def test_settings_reach_every_environment_of_the_agent() -> None:
+    agent = tqc("Pendulum-v1", normalize={"norm_obs": True, "clip_obs": 5.0, "gamma": 0.9}, frame_stack=2)
     assert agent.get_vec_normalize_env() is agent.normalizer
-    assert run_episodes(agent, env, 1).lengths == [200]
-    agent.set_env(env)
-    with pytest.raises(UsageError, match="settings of the agent"):
-        tqc().set_env(NormalizeReward("Pendulum-v1"))
-    only = tqc(NormalizeReward("Pendulum-v1")).config.normalize
-    assert only is not None
-    assert (only.norm_obs, only.norm_reward) == (False, True)
+    assert run_episodes(agent, "Pendulum-v1", 1).lengths == [200]
+    agent.set_env("Pendulum-v1")
+    agent.learn(30)
 
 
 def test_bad_settings_and_foreign_statistics(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def agent(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_parts_are_evaluations_with_seeds_of_their_own(agent: Path, deterministic: bool) -> None:
     request = EvaluationRequest(episodes=8, n_envs=2, deterministic=deterministic, seed=5, parts=3)
-    found = evaluate_stored(agent, None, request, "in-process").result
+    found = evaluate_stored(agent, None, request, "in-process")[1]
     expected, model = [], PPO.load(agent)
     for episodes, seed in ((2, 5), (3, 7), (3, 9)):
         env = make_vec_env("CartPole-v1", 2)
@@ -38,7 +38,7 @@ def test_parts_are_evaluations_with_seeds_of_their_own(agent: Path, deterministi
 def test_one_part_is_the_evaluation_itself(agent: Path) -> None:
     request = EvaluationRequest(episodes=3, seed=2)
     played = run_episodes(PPO.load(agent), make_vec_env("CartPole-v1", 1), 3, seed=2)
-    assert evaluate_stored(agent, None, request).result == played
+    assert evaluate_stored(agent, None, request) == ("CartPole-v1", played)
 
 
 @pytest.mark.full

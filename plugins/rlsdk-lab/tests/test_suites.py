@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, trim_mean
@@ -30,7 +31,18 @@ from rlsdk_lab import Bench, Cell, Suite, bench, compare, load_suite, scores_bel
 from rlsdk_lab.report import write_report
 from rlsdk_lab.report_tables import cells, normalized
 from rlsdk_lab.scores import Score
-from rlsdk_lab.statistics import better, chance, difference, estimate, improvement, iqm, mean, median, profile
+from rlsdk_lab.statistics import (
+    better,
+    chance,
+    difference,
+    estimate,
+    improvement,
+    iqm,
+    mean,
+    median,
+    profile,
+    summarize,
+)
 from tests.tables import in_one_test
 
 values = st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=1, max_size=12)
@@ -51,6 +63,30 @@ def test_the_interquartile_mean_by_hand() -> None:
 @given(values)
 def test_the_interquartile_mean_is_scipys(sample: list[float]) -> None:
     assert iqm(array(*sample)) == pytest.approx(trim_mean(sample, 0.25), abs=1e-9)
+
+
+def test_statistics_of_returns() -> None:
+    values = np.random.default_rng(1).normal(10.0, 3.0, 40)
+    numbers = summarize(values.tolist())
+    assert (numbers.count, numbers.confidence) == (40, 0.95)
+    assert numbers.mean == pytest.approx(values.mean())
+    assert numbers.std == pytest.approx(values.std())
+    assert numbers.median == pytest.approx(np.median(values))
+    assert numbers.iqm == pytest.approx(np.sort(values)[10:30].mean())
+    low, high = numbers.interval  # type: ignore[misc]
+    t = scipy.stats.t.interval(0.95, 39, values.mean(), scipy.stats.sem(values))
+    assert low == pytest.approx(t[0], abs=0.25)
+    assert high == pytest.approx(t[1], abs=0.25)
+    assert summarize(values.tolist()) == numbers
+    wide = summarize(values.tolist(), 0.99).interval
+    assert wide is not None
+    assert wide[0] < low < high < wide[1]
+    assert summarize([5.0]).interval is None
+    assert summarize([5.0, 5.0]).interval == (5.0, 5.0)
+    with pytest.raises(SettingsError, match="between 0 and 1"):
+        summarize([1.0, 2.0], 95.0)
+    with pytest.raises(SettingsError, match="no values"):
+        summarize([])
 
 
 @given(values, values)

@@ -1,4 +1,3 @@
-from rlsdk.evaluation.statistics import iqm as iqm
 from rlsdk_lab.benchmark import Bench as Bench
 from rlsdk_lab.benchmark import bench as bench
 from rlsdk_lab.comparison import Comparison as Comparison
@@ -12,7 +11,9 @@ from rlsdk_lab.scores import scores_below as scores_below
 from rlsdk_lab.seeds_command import run_seeds as run_seeds
 from rlsdk_lab.statistics import estimate as estimate
 from rlsdk_lab.statistics import improvement as improvement
+from rlsdk_lab.statistics import iqm as iqm
 from rlsdk_lab.statistics import mean as mean
+from rlsdk_lab.statistics import summarize as summarize
 from rlsdk_lab.suite import Cell as Cell
 from rlsdk_lab.suite import Suite as Suite
 from rlsdk_lab.suite import load_suite as load_suite

@@ -7,19 +7,20 @@ stratified bootstrap percentiles: runs are resampled within each task. The same 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError
-from rlsdk.evaluation import iqm
 
 __all__ = [
     "Array",
     "Estimate",
     "RESAMPLES",
     "Scores",
+    "Statistics",
     "better",
     "chance",
     "difference",
@@ -29,11 +30,14 @@ __all__ = [
     "mean",
     "median",
     "profile",
+    "summarize",
 ]
 
 Array = NDArray[np.float64]
 Scores = Sequence[Array]
 RESAMPLES = 2000
+OF_RETURNS = 9999
+"""Resamples for the interval of the returns of one agent: the number that scipy uses by default."""
 
 
 @attrs.frozen
@@ -52,6 +56,14 @@ def mean(values: Array) -> Array:
     """Mean over the last axis."""
     found: Array = values.mean(-1)
     return found
+
+
+def iqm(values: Array) -> Array:
+    """Interquartile mean over the last axis: the lowest and highest quarter of the values, rounded down, are left out."""
+    count = values.shape[-1]
+    cut = count // 4
+    middle: Array = np.sort(values, axis=-1)[..., cut : count - cut].mean(-1)
+    return middle
 
 
 def median(values: Array) -> Array:
@@ -156,3 +168,59 @@ def _resampled(scores: Scores, rng: np.random.Generator) -> list[Array]:
 def _interval(value: float, drawn: Array) -> Estimate:
     low, high = np.percentile(drawn, (2.5, 97.5))
     return Estimate(value, float(low), float(high))
+
+
+@attrs.frozen
+class Statistics:
+    """Statistics of a sample of episode returns."""
+
+    count: int
+    mean: float
+    std: float
+    """Standard deviation (population formula)."""
+    median: float
+    iqm: float
+    """Interquartile mean: the mean of the middle half (Agarwal et al. 2021, arXiv:2108.13264)."""
+    confidence: float
+    interval: tuple[float, float] | None
+    """Bootstrap confidence interval of the mean, bias-corrected and accelerated; None for fewer than two values."""
+
+
+def summarize(values: Sequence[float], confidence: float = 0.95, seed: int = 0) -> Statistics:
+    """The statistics of a sample. The same sample and seed give the same interval.
+
+    Raises:
+        SettingsError: there are no values, or `confidence` is not between 0 and 1.
+    """
+    # Imported here: 0.7 s, and most commands need no interval of returns.
+    from scipy.stats import bootstrap
+
+    sample = np.asarray(values, dtype=np.float64)
+    if not sample.size:
+        raise SettingsError("there are no values to summarize; play at least one episode")
+    if not 0.0 < confidence < 1.0:
+        raise SettingsError(f"confidence = {confidence!r} must lie between 0 and 1, for example 0.95")
+    return Statistics(
+        count=sample.size,
+        mean=float(sample.mean()),
+        std=float(sample.std()),
+        median=float(np.median(sample)),
+        iqm=float(iqm(sample)),
+        confidence=confidence,
+        interval=_interval_of_mean(sample, confidence, seed, bootstrap),
+    )
+
+
+def _interval_of_mean(
+    sample: Array, confidence: float, seed: int, bootstrap: Callable[..., Any]
+) -> tuple[float, float] | None:
+    # scipy raises an error for fewer than two values.
+    if sample.size < 2:
+        return None
+    # All resamples are equal then: the corrections divide by zero and scipy returns NaN.
+    if np.ptp(sample) == 0.0:
+        return float(sample[0]), float(sample[0])
+    found = bootstrap(
+        (sample,), np.mean, confidence_level=confidence, n_resamples=OF_RETURNS, rng=np.random.default_rng(seed)
+    ).confidence_interval
+    return float(found.low), float(found.high)

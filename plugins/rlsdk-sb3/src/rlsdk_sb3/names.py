@@ -62,7 +62,7 @@ OF_PACKAGES = {
     "StateDependentNoiseDistribution": "give use_sde=True",
     "TimeFeatureWrapper": "rlsdk_envs.TimeFeature is it",
     "VecCheckNan": "rlsdk_envs.CheckNan is it, around each environment",
-    "VecFrameStack": "the setting frame_stack stacks observations; rlsdk.environments.FrameStack is the wrapper",
+    "VecFrameStack": "the setting frame_stack stacks observations",
     "VecVideoRecorder": "rlsdk record FILE writes videos; gymnasium.wrappers.RecordVideo records each environment",
     "VectorizedActionNoise": "give action_noise itself: each environment has noise of its own",
     "create_mlp": "rlsdk.networks.mlp makes the layers",

@@ -104,7 +104,7 @@ def evaluation_equal(name: str, workers: int) -> None:
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         agent_class(load_spec(COLLECTING))(policy="MlpPolicy", env="CartPole-v1", seed=1).save(Path(folder) / "agent")
         here, there = (
-            evaluate_stored(Path(folder) / "agent", None, request, place).result for place in ("in-process", name)
+            evaluate_stored(Path(folder) / "agent", None, request, place)[1] for place in ("in-process", name)
         )
     require(here == there, f"the episodes have returns {there.returns}, here {here.returns}")
 

@@ -25,6 +25,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation import run_episodes
 from rlsdk.registry import Preset, find, preset, preset_names
+from rlsdk_lab import summarize
 from rlsdk_zoo.installed import ZooAgent, ZooResult
 
 HERE = Path(__file__).parent
@@ -153,7 +154,7 @@ def _evaluated(one: Recipe, file: Path, episodes: int) -> ZooResult:
     """Evaluate the agent in the written file."""
     env = make_vec_env(one.environment)
     try:
-        played = run_episodes(rlsdk.load(file), env, episodes, seed=EVALUATION_SEED).statistics()
+        played = summarize(run_episodes(rlsdk.load(file), env, episodes, seed=EVALUATION_SEED).returns)
     finally:
         env.close()
     low, high = played.interval or (played.mean, played.mean)
