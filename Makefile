@@ -1,4 +1,4 @@
-# Two commands set everything up on a fresh machine: `make demo` and `make test`.
+# `make install` is for users. `make demo` and `make test` set everything up on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -10,13 +10,17 @@ TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_al
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile -q
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
 
-.PHONY: demo test test-rest test-repository test-all test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
+.PHONY: install demo test test-rest test-repository test-all test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
 
 # without isolation, as each package would install hatchling anew otherwise
 $(VENV)/.demo: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) editables hatchling torch
 	$(PIP) --no-build-isolation -e ".[demo]" $(addprefix -e ,$(PLUGINS))
+	touch $@
+
+$(VENV)/.all: $(VENV)/.demo
+	$(PIP) --no-build-isolation -e ".[all]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
@@ -31,6 +35,15 @@ $(VENV)/.wheels: constraints.txt
 $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) --no-build-isolation -e ".[benchmarks,mujoco]"
 	touch $@
+
+ifneq ($(filter-out $(CURDIR)/$(VENV),$(VIRTUAL_ENV) $(CONDA_PREFIX)),)
+# without constraints.txt: it would change the versions, such as that of torch, in an environment that others use
+install:  ## everything that users need, in the active environment; in .venv if none is active
+	python -m pip install ".[all]" $(addprefix ./,$(PLUGINS))
+else
+install: $(VENV)/.all
+	@echo "rlsdk is in $(VENV). Start with: $(BIN)/rlsdk run ppo --env CartPole-v1 --steps 10000 --out runs/first"
+endif
 
 demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show how it learnt, what it does and what to try next
 	rm -rf demo

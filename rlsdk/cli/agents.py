@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +17,7 @@ from rlsdk.registry import extension, extensions, load
 from rlsdk.registry.loading import is_offered
 from rlsdk.runs.request import chosen_preset, is_preset_file
 from rlsdk.runtime.lazy import is_installed, of_package
-from rlsdk.runtime.output import counted
+from rlsdk.runtime.output import counted, wrapped
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import commented_toml, merge, parse_assignments, structure, unstructure
 from rlsdk.settings.load import changed_environment
@@ -103,19 +102,11 @@ def inspect_file(
         names = ", ".join(map(str, not_stored))
         rows["not stored"] = f"{names} (give them to load through custom_objects)"
     for name, text in rows.items():
-        typer.echo(f"{name + ':':<14}{one_line(text)}")
+        typer.echo(wrapped(f"{name + ':':<14}{one_line(text)}", 14))
     for section, shapes in shapes_in(document).items():
         count = sum(map(math.prod, shapes.values()))
         typer.echo(f"section:      {one_line(section)}, {len(shapes)} tensors, {count:,} numbers")
-    settings = textwrap.fill(
-        json.dumps(document.get("config")),
-        width=120,
-        initial_indent="settings:     ",
-        subsequent_indent=" " * 14,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    typer.echo(settings)
+    typer.echo(wrapped(f"settings:     {json.dumps(document.get('config'))}", 14))
 
 
 PACKAGES: Mapping[str, str] = {".safetensors": "rlsdk-datasets"}

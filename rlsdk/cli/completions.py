@@ -86,7 +86,7 @@ ExecutorName = Annotated[
 Sinks = Annotated[
     list[str] | None,
     typer.Option(
-        "--sink",
+        "--logger",
         help="Further logger: tensorboard, console, or a plugin's. Can be repeated.",
         autocompletion=complete_sink,
     ),

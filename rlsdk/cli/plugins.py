@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
@@ -16,6 +14,7 @@ from rlsdk.errors import one_line
 from rlsdk.registry import Plugin, find, load, preset_names
 from rlsdk.registry.discovery import algorithms
 from rlsdk.registry.packaged_files import capabilities
+from rlsdk.runtime.output import wrapped
 from rlsdk.runtime.packages import pip_install
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def show_info(
             "measured": _measured(capabilities(plugin)),
         }
         for name, value in rows.items():
-            typer.echo(f"{name + ':':<14}{one_line(value)}")
+            typer.echo(wrapped(f"{name + ':':<14}{one_line(value)}", 14))
     typer.echo("\nhyper-parameters:")
     for doc in docs:
         _show(doc, indent=2)
@@ -95,12 +94,10 @@ def _default(doc: FieldDoc) -> str:
 
 
 def _show(doc: FieldDoc, indent: int) -> None:
-    width = min(shutil.get_terminal_size().columns, 110)
     margin = " " * indent
     typer.echo(f"{margin}{doc.name}: " + ("a table" if doc.children else f"{doc.type}, {_default(doc)}"))
     unit, source = (f" [{doc.unit}]" if doc.unit else ""), (f" ({doc.source})" if doc.source else "")
-    text = f"{doc.help}{unit}{source}"
-    typer.echo(fill(text, width, initial_indent=margin + "    ", subsequent_indent=margin + "    "))
+    typer.echo(wrapped(f"{margin}    {doc.help}{unit}{source}", indent + 4))
     for child in doc.children:
         _show(child, indent + 4)
 
@@ -116,7 +113,6 @@ def list_algorithms(
     if not found:
         typer.echo(f"no algorithm is installed; try: {pip_install('rlsdk-tqc')}")
         return
-    width = max(shutil.get_terminal_size().columns, 40)
     column = min(max(len(plugin.id) for plugin in found), 20)
     groups: dict[str, list[str]] = {}
     for plugin in found:
@@ -124,7 +120,7 @@ def list_algorithms(
         summary = f"CANNOT BE USED: {plugin.problem}" if plugin.problem else getattr(plugin.manifest, "summary", "")
         own = re.sub(f"^{re.escape(family)}[:,] ", "", one_line(summary))  # the group has the family as its title
         text = f"  {one_line(plugin.id):<{column}}  {own}"
-        groups.setdefault(family, []).append(fill(text, width, subsequent_indent=" " * (column + 4)))
+        groups.setdefault(family, []).append(wrapped(text, column + 4))
     known = [family for family in FAMILIES if family in groups]
     lines = [
         line for family in (*known, *sorted(set(groups) - set(known))) for line in (one_line(family), *groups[family])

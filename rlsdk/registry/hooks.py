@@ -28,7 +28,7 @@ def algorithm() -> AlgorithmSpec:  # type: ignore[empty-body]  # a hook specific
 def sinks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Return name -> function of the run directory that makes a `MetricSink`.
 
-    `--sink NAME` of `rlsdk run`, `bench` and `tune` uses it. `rlsdk.sinks.Sink` describes the methods that a sink may have.
+    `--logger NAME` of `rlsdk run`, `bench` and `tune` uses it. `rlsdk.sinks.Sink` describes the methods that a sink may have.
     """
 
 

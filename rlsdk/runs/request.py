@@ -205,7 +205,7 @@ class RunRequest:
     vectorization: str | None = option("How environments are stepped: auto (the default), sync, async, ...")
     sinks: tuple[str, ...] | None = option(
         "Further logger: tensorboard, console, or a plugin's. Can be repeated.",
-        name="--sink",
+        name="--logger",
         metavar="NAME",
         complete="complete_sink",
     )

@@ -41,7 +41,7 @@ from rlsdk.runs.request import (
     chosen_preset,
     places_in,
 )
-from rlsdk.runtime.output import print_line
+from rlsdk.runtime.output import print_line, wrapped
 from rlsdk.runtime.packages import pip_install
 from rlsdk.runtime.process import fresh_seed
 from rlsdk.settings import data_settings, flat_scalars, merge, unstructure
@@ -397,7 +397,7 @@ def _announce(agent: Agent, record: RunRecord, known: Preset | None, *, chosen: 
     )
     if known is not None:
         remark = "" if chosen else " (--no-preset turns it off)"
-        print_line(f"preset for {known.env}: {_described(known, agent.parts.plan.unit)}{remark}")
+        print_line(wrapped(f"preset for {known.env}: {_described(known, agent.parts.plan.unit)}{remark}", 2))
 
 
 def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, object]) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -25,6 +27,16 @@ def print_line(text: str, stream: TextIO | None = None) -> None:
     # Training continues if its output cannot be written.
     with contextlib.suppress(*STREAM_ERRORS):
         print(printable(text), file=sys.stdout if stream is None else stream, flush=True)
+
+
+def wrapped(text: str, indent: int) -> str:
+    """Break a line between words where the terminal ends, at 110 columns at most; `indent` spaces begin the further lines.
+
+    Not for lines with a command, which are copied as a whole.
+    """
+    width = min(max(shutil.get_terminal_size().columns, 40), 110)
+    margin = " " * indent
+    return textwrap.fill(text, width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
 
 
 def counted(count: int, noun: str) -> str:

@@ -106,7 +106,7 @@ def test_quiet_commands_print_nothing(cli: Any) -> None:
     Path("small.toml").write_text(f"[[cells]]\n{small}")
     assert cli("run", "ppo", *SHORT, "--out", "run", "--quiet") == (0, "", "")
     assert cli("run", "ppo", *SHORT, "--out", "runs", "--seeds", "2", "-q") == (0, "", "")
-    code, out, err = cli("bench", "small.toml", "--seeds", "1", "-q", "--sink", "tensorboard")
+    code, out, err = cli("bench", "small.toml", "--seeds", "1", "-q", "--logger", "tensorboard")
     assert (code, err) == (0, ""), err
     assert out.startswith("report: ")
     assert list(Path("bench").rglob("events.out.tfevents*"))

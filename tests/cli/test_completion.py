@@ -47,7 +47,7 @@ def _environment(line: str) -> dict[str, str]:
         ("rlsdk config gail --preset HalfCheetah-v5-", ["HalfCheetah-v5-constant-reward"]),
         ("rlsdk run --env Acro", ["Acrobot-v1"]),
         ("rlsdk run nosuch --env C", []),
-        ("rlsdk run ppo --sink ", ["console", "tensorboard", "mlflow", "trackio", "wandb"]),
+        ("rlsdk run ppo --logger ", ["console", "tensorboard", "mlflow", "trackio", "wandb"]),
         ("rlsdk bench classic --executor ", ["in-process", "processes", "ray"]),
         ("rlsdk bench cl", ["classic"]),
         ("rlsdk zoo get tqc/Pend", ["tqc/Pendulum-v1"]),
@@ -60,7 +60,7 @@ def test_names_are_completed(completed: object, line: str, expected: list[str]) 
 
 @pytest.mark.full
 def test_nothing_slow_is_imported() -> None:
-    environment = {**os.environ, **_environment("rlsdk run ppo --sink tens")}
+    environment = {**os.environ, **_environment("rlsdk run ppo --logger tens")}
     done = subprocess.run(
         [sys.executable, "-c", ASK], env=environment, check=False, capture_output=True, text=True, timeout=60
     )

@@ -169,7 +169,7 @@ def test_a_data_set_is_a_path_on_the_command_line_and_given_again_to_go_on(house
 def test_the_extras_serve(house: Environment, tmp_path: Path) -> None:
     out = tmp_path / "warm"
     done = house.run(
-        *("-m", "rlsdk", "run", "tqc", "--env", "acme/Thermostat-v0", "--steps", "500", "--sink", "best"),
+        *("-m", "rlsdk", "run", "tqc", "--env", "acme/Thermostat-v0", "--steps", "500", "--logger", "best"),
         *("--eval-every", "0", "--out", str(out), "--set", "learning_starts=450"),
     )
     assert done.returncode == 0, done.stderr

@@ -132,7 +132,7 @@ RUN = (
     *("run", "ppo", "--steps", "192", "--set", "n_steps=64", "--set", "batch_size=64", "--set", "n_epochs=1"),
     *("--no-preset", "--eval-every", "0", "--eval-episodes", "1", "--checkpoint-every", "192", "--quiet"),
 )
-SINK, ENVIRONMENT, WRAPPER = ("--sink", "bad"), ("--env", "bad/Env-v0"), ("--wrapper", "Bad")
+SINK, ENVIRONMENT, WRAPPER = ("--logger", "bad"), ("--env", "bad/Env-v0"), ("--wrapper", "Bad")
 VECTOR, SEEDS = ("--vectorization", "badly"), ("--seeds", "1", "--executor", "bad")
 KINDS = ("ValueError", "SystemExit")
 

@@ -186,7 +186,7 @@ def test_extensions_serve_without_an_algorithm(house: Environment, tmp_path: Pat
     """A plugin's sink, environment and serializer work in commands and in Python, although it has no algorithm."""
     run = tmp_path / "run"
     small = ["--set", "policy_kwargs.net_arch=[8]", "--set", "buffer_size=500", "--set", "batch_size=8"]
-    command = ["run", "tqc", "--env", "acme/Identity-v0", "--steps", "120", "--sink", "tally", "--eval-episodes", "1"]
+    command = ["run", "tqc", "--env", "acme/Identity-v0", "--steps", "120", "--logger", "tally", "--eval-episodes", "1"]
     done = house.run("-m", "rlsdk.cli.main", *command, *small, "--out", str(run), RLSDK_PLUGINS="tqc,extras")
     assert done.returncode == 0, done.stderr
     assert json.loads((run / "tally.txt").read_text())[-1] == 120
@@ -203,7 +203,7 @@ result = [one == two, [p.id for p in rlsdk.algorithms() if p.id == "extras"], fi
     done = house.run("-m", "rlsdk.cli.main", "inspect", str(tmp_path / "agent.numpy"))
     assert "algorithm:    tqc" in done.stdout, done.stderr
     for arguments, words in (
-        (["--sink", "tali"], "did you mean 'tally'"),
+        (["--logger", "tali"], "did you mean 'tally'"),
         (["--env", "acme/Nothing-v0"], "AssertionError"),
     ):
         done = house.run("-m", "rlsdk.cli.main", *command, *small, *arguments, "--out", str(tmp_path / "bad"))

@@ -363,7 +363,7 @@ def test_commands_refuse_it(world: World, cli: Any, command: Any) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "run trpo --env CartPole-v1 --steps 8 --out made --sink tally",
+        "run trpo --env CartPole-v1 --steps 8 --out made --logger tally",
         "run trpo --env acme/Identity-v0 --steps 8 --out made",
         "run trpo --env CartPole-v1 --steps 8 --out made --seeds 2 --executor threads",
         "run ars --env CartPole-v1 --steps 8 --out made --vectorization threads",

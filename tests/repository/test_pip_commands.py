@@ -179,10 +179,18 @@ def lines_of(path: Path) -> list[list[str]]:
 
 
 def wanted(words: list[str]) -> list[str]:
-    """What the arguments install: without options, indexes and variables of the shell, and without punctuation of the page."""
-    return [
+    """What the arguments install: without options, indexes and variables of the shell, and without punctuation of the page.
+
+    A shell replaces `./plugins/rlsdk-*` by the folders of that name.
+    """
+    kept = [
         word.rstrip(",:;)") for word in words if not word.startswith("-") and "/simple" not in word and "$" not in word
     ]
+    found = [
+        [f"./{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob(word)] if word.endswith("*") else [word]
+        for word in kept
+    ]
+    return [word for each in found for word in each]
 
 
 def starts_from_nothing(words: list[str]) -> bool:
@@ -273,6 +281,7 @@ def test_pages_are_read_as_they_are_written() -> None:
         path.parent.name for place in ("plugins", "contrib_algos") for path in (ROOT / place).glob("*/pyproject.toml")
     }
     assert needed_by({"rlsdk": {"all"}}) == {"rlsdk", *every}
+    assert {*named_by(wanted(["./plugins/rlsdk-*", "./contrib_algos/rlsdk-*"]))} == {*every}
     for wrong in ("./plugins/rlsdk-nothing", "rlsdk[nothing]", "./plugins/rlsdk-ppo", "rlsdk-nothing"):
         with pytest.raises(AssertionError):
             named_by([wrong])

@@ -171,7 +171,7 @@ def test_the_command_line_hands_over_every_option(cli: Any, monkeypatch: pytest.
     assert set(TYPED) == set(SHAPING)
     cli("run", "trpo")
     for name, value in TYPED.items():
-        option = "--sink" if name == "sinks" else f"--{name.replace('_', '-')}"
+        option = "--logger" if name == "sinks" else f"--{name.replace('_', '-')}"
         cli("run", "trpo", *([option] if value is None else [option, str(value)]))
     plain, *given = (attrs.asdict(request) for request in caught)
     for (name, value), request in zip(TYPED.items(), given, strict=True):

@@ -159,12 +159,12 @@ def test_an_ignored_hang_up_stays_ignored() -> None:
 
 def test_tensorboard_from_the_command_line(cli: Any) -> None:
     pytest.importorskip("tensorboard")
-    code, out, err = cli(*SHORT.split(), "--out", "run", "--set", "tensorboard_log=tbx", "--sink", "tensorboard")
+    code, out, err = cli(*SHORT.split(), "--out", "run", "--set", "tensorboard_log=tbx", "--logger", "tensorboard")
     assert code == 0, err
     for events in (Path("tbx").glob("TRPO*/events*"), Path("run").glob("tensorboard*/events*")):
         assert [path for path in events if path.stat().st_size > 500]
     assert "total_timesteps" in out, "verbose=1 prints tables"
-    code, _, err = cli(*SHORT.split(), "--out", "other", "--sink", "tensorbord")
+    code, _, err = cli(*SHORT.split(), "--out", "other", "--logger", "tensorbord")
     assert "did you mean 'tensorboard'" in err
 
 
