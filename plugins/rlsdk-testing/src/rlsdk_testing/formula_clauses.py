@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import kernels_off
+from rlsdk.networks import ActorCritic
 from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.tree import map_tensors
 from rlsdk_testing.batches import ROLLOUT, Batch, is_scored, reward_of, rows_in_batch, with_rewards
@@ -131,6 +132,8 @@ def _require_equal(
     agent, algorithm = observed.agent, observed.agent.parts.algorithm
     observed.restore()
     found, seen = Found(agent), list[Step]()
+    # before the weights change, so that ratios of probabilities to those of acting are not 1
+    batch = _with_estimates(agent.parts.policy, batch)
     if nudged:
         _nudge(found, nudged)
     order = torch.arange(_count(batch))
@@ -159,6 +162,13 @@ def _require_equal(
         require(path in now, f"reference.py names {path!r}; the tensors are {', '.join(now)}")
         _require_value(before.get(path, torch.zeros(())), now[path], wanted, f"{what}: {path}")
     return set(given)
+
+
+def _with_estimates(policy: object, batch: Batch) -> Batch:
+    """Return a rollout with the log-probabilities and values of acting, which networks of dense layers compute later."""
+    if not isinstance(batch, Rollout) or not isinstance(policy, ActorCritic):
+        return batch
+    return replace(batch, steps=replace(batch.steps, extras=policy.estimates(batch.steps)))
 
 
 def _stated(
