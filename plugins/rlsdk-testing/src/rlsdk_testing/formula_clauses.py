@@ -34,14 +34,16 @@ from rlsdk.kernels import kernels_off
 from rlsdk.networks import ActorCritic
 from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.tree import map_tensors
+from rlsdk_testing.alternatives import others, settings_of
 from rlsdk_testing.batches import ROLLOUT, Batch, is_scored, reward_of, rows_in_batch, with_rewards
 from rlsdk_testing.dose_clauses import float_settings
+from rlsdk_testing.effects import shown
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found, held
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.rollouts import with_ends
-from rlsdk_testing.row_clauses import in_one_step
+from rlsdk_testing.row_clauses import WHOLE, in_one_step
 from rlsdk_testing.subject import Subject
 from rlsdk_testing.watched import NOISE, TINY, Observed, Step, look_first, watched
 
@@ -61,7 +63,7 @@ ROUNDED = 1e-5
 @clause(
     "formula.reference",
     "The gradients of an update are those of the losses in the package's reference.py, and other tensors become what it states:"
-    " on random and extreme batches, for every kind of action, and with each float setting doubled.",
+    " on random and extreme batches, for every kind of action, and with another value of each setting.",
     "Compare update() with reference.py: one of them is wrong. The settings and the batch in the message show which term.",
 )
 @look_first("algorithm", "update")
@@ -94,14 +96,28 @@ def _formulas_of(subject: Subject) -> tuple[Formula | None, Formula | None]:
 
 
 def _variants(observed: Observed) -> Iterator[tuple[str, Observed]]:
-    """Yield the small agent, and one for each float setting with another value."""
+    """Yield the small agent, and one for each setting with another value, or with each option that it has."""
     yield "the usual settings", observed
-    for setting, level in float_settings(observed):
-        for value in (2.0 * level, level / 2.0):
+    levels = {setting.name: level for setting, level in float_settings(observed)}
+    for setting in settings_of(observed.agent.config):
+        if setting.name in WHOLE or "." in setting.name or setting.doc.affects != "training":
+            continue
+        level = levels.get(setting.name)
+        for value in others(setting) if level is None else (2.0 * level, level / 2.0):
             changed = observed.variant(**{setting.name: value})
-            if changed is not None:
-                yield f"{setting.name} = {value:g}", changed
-                break
+            if changed is not None and _learns(changed):
+                yield f"{setting.name} = {shown(value)}", changed
+                if value not in setting.options:
+                    break
+
+
+def _learns(variant: Observed) -> bool:
+    """Return whether an agent with other settings has the same networks, and learns from the batch of the usual ones."""
+    try:
+        variant.update(variant.batch)
+    except Exception:  # with such settings the plugin would have got another batch
+        return False
+    return True
 
 
 def _batches(batch: Batch) -> Iterator[tuple[str, Batch]]:
