@@ -100,7 +100,7 @@ def _variants(observed: Observed) -> Iterator[tuple[str, Observed]]:
     yield "the usual settings", observed
     levels = {setting.name: level for setting, level in float_settings(observed)}
     for setting in settings_of(observed.agent.config):
-        if setting.name in WHOLE or "." in setting.name or setting.doc.affects != "training":
+        if setting.name in {"seed", *WHOLE} or "." in setting.name or setting.doc.affects != "training":
             continue
         level = levels.get(setting.name)
         for value in others(setting) if level is None else (2.0 * level, level / 2.0):
