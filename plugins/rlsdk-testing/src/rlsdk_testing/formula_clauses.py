@@ -122,6 +122,11 @@ def _learns(variant: Observed) -> bool:
 
 def _batches(batch: Batch) -> Iterator[tuple[str, Batch]]:
     """Yield (description, batch): the usual one, and some with extreme numbers."""
+    if is_scored(batch):  # scores of short episodes may be equal, and then several candidates are the best
+        score = torch.randn(batch.score.shape, generator=torch.Generator().manual_seed(1))
+        yield "random scores", replace(batch, score=score)
+        yield f"scores {LARGE:g} times as large", replace(batch, score=LARGE * (score.flip(0) + 1.0))
+        return
     yield "a usual batch", batch
     if isinstance(batch, Transitions):
         yield f"rewards {LARGE:g} times as large", replace(batch, reward=LARGE * (batch.reward + 1.0))
@@ -145,22 +150,16 @@ def _require_equal(
     observed: Observed, batch: Batch, formulas: tuple[Formula | None, Formula | None], what: str, nudged: int
 ) -> set[str]:
     """Check one update; return the paths of the optimizers that the reference has losses for."""
-    agent, algorithm = observed.agent, observed.agent.parts.algorithm
-    observed.restore()
-    found, seen = Found(agent), list[Step]()
-    # before the weights change, so that ratios of probabilities to those of acting are not 1
-    batch = _with_estimates(agent.parts.policy, batch)
-    if nudged:
-        _nudge(found, nudged)
-    order = torch.arange(_count(batch))
+    agent, algorithm, order = observed.agent, observed.agent.parts.algorithm, torch.arange(_count(batch))
+    seen, now = list[Step](), dict[str, Tensor]()
     with kernels_off():
-        given, stated, copies = _stated(formulas, found, batch, agent.config)
-        if nudged and stated:
-            given, stated, copies = _stated(formulas, _nudged_numbers(found, stated, nudged), batch, agent.config)
-        before, now = _tensors(found), dict[str, Tensor]()
+        found, batch, given, stated, copies = _prepared(observed, batch, formulas, nudged)
         if CANDIDATES in stated:
             with EqualNoise(order, NOISE):
                 now[CANDIDATES] = algorithm.propose(progress=0.5).double()  # type: ignore[attr-defined]  # a population method
+            # the scores are those of other candidates
+            found, batch, given, stated, copies = _prepared(observed, batch, formulas, nudged)
+        before = _tensors(found)
         with EqualNoise(order, NOISE), watched(agent, seen.append, hold=True):
             algorithm.update(batch, progress=0.5)
     for path, loss in given.items():
@@ -178,6 +177,23 @@ def _require_equal(
         require(path in now, f"reference.py names {path!r}; the tensors are {', '.join(now)}")
         _require_value(before.get(path, torch.zeros(())), now[path], wanted, f"{what}: {path}")
     return set(given)
+
+
+def _prepared(
+    observed: Observed, batch: Batch, formulas: tuple[Formula | None, Formula | None], nudged: int
+) -> tuple[Found, Batch, Mapping[str, Any], Mapping[str, Tensor], list[tuple[Tensor, Tensor]]]:
+    """Set the state after the training, with other weights if `nudged`; return what it has, the batch, and `_stated`."""
+    observed.restore()
+    found, config = Found(observed.agent), observed.agent.config
+    # before the weights change, so that ratios of probabilities to those of acting are not 1
+    batch = _with_estimates(observed.agent.parts.policy, batch)
+    if not nudged:
+        return found, batch, *_stated(formulas, found, batch, config)
+    _nudge(found, nudged)
+    stated = _stated(formulas, found, batch, config)
+    if not stated[1]:
+        return found, batch, *stated
+    return found, batch, *_stated(formulas, _nudged_numbers(found, stated[1], nudged), batch, config)
 
 
 def _with_estimates(policy: object, batch: Batch) -> Batch:
