@@ -33,7 +33,7 @@ class Copy:
         self._times = itertools.count(2_000_000_000)
         listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in listed.splitlines():
-            if name.startswith(("rlsdk/", "plugins/", "examples/third_party/")) and (ROOT / name).exists():
+            if name.startswith(("rlsdk/", "plugins/", "contrib_algos/", "examples/third_party/")) and (ROOT / name).exists():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
         self.site.mkdir()
@@ -43,7 +43,7 @@ class Copy:
     @property
     def paths(self) -> list[str]:
         """The first entries of `sys.path` for a process that looks for bugs."""
-        return [str(each) for each in (self.folder, self.site, *sorted(self.folder.glob("plugins/*/src")))]
+        return [str(each) for each in (self.folder, self.site, *sorted(self.folder.glob("*/rlsdk-*/src")))]
 
     @contextmanager
     def with_bug(self, bug: Bug | None) -> Iterator[None]:

@@ -31,16 +31,19 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import kernels_off
+from rlsdk.networks import ActorCritic
 from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.tree import map_tensors
+from rlsdk_testing.alternatives import others, settings_of
 from rlsdk_testing.batches import ROLLOUT, Batch, is_scored, reward_of, rows_in_batch, with_rewards
 from rlsdk_testing.dose_clauses import float_settings
+from rlsdk_testing.effects import shown
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found, held
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.rollouts import with_ends
-from rlsdk_testing.row_clauses import in_one_step
+from rlsdk_testing.row_clauses import WHOLE, in_one_step
 from rlsdk_testing.subject import Subject
 from rlsdk_testing.watched import NOISE, TINY, Observed, Step, look_first, watched
 
@@ -60,7 +63,7 @@ ROUNDED = 1e-5
 @clause(
     "formula.reference",
     "The gradients of an update are those of the losses in the package's reference.py, and other tensors become what it states:"
-    " on random and extreme batches, for every kind of action, and with each float setting doubled.",
+    " on random and extreme batches, for every kind of action, and with another value of each setting.",
     "Compare update() with reference.py: one of them is wrong. The settings and the batch in the message show which term.",
 )
 @look_first("algorithm", "update")
@@ -93,18 +96,37 @@ def _formulas_of(subject: Subject) -> tuple[Formula | None, Formula | None]:
 
 
 def _variants(observed: Observed) -> Iterator[tuple[str, Observed]]:
-    """Yield the small agent, and one for each float setting with another value."""
+    """Yield the small agent, and one for each setting with another value, or with each option that it has."""
     yield "the usual settings", observed
-    for setting, level in float_settings(observed):
-        for value in (2.0 * level, level / 2.0):
+    levels = {setting.name: level for setting, level in float_settings(observed)}
+    for setting in settings_of(observed.agent.config):
+        if setting.name in {"seed", *WHOLE} or "." in setting.name or setting.doc.affects != "training":
+            continue
+        level = levels.get(setting.name)
+        for value in others(setting) if level is None else (2.0 * level, level / 2.0):
             changed = observed.variant(**{setting.name: value})
-            if changed is not None:
-                yield f"{setting.name} = {value:g}", changed
-                break
+            if changed is not None and _learns(changed):
+                yield f"{setting.name} = {shown(value)}", changed
+                if value not in setting.options:
+                    break
+
+
+def _learns(variant: Observed) -> bool:
+    """Return whether an agent with other settings has the same networks, and learns from the batch of the usual ones."""
+    try:
+        variant.update(variant.batch)
+    except Exception:  # with such settings the plugin would have got another batch
+        return False
+    return True
 
 
 def _batches(batch: Batch) -> Iterator[tuple[str, Batch]]:
     """Yield (description, batch): the usual one, and some with extreme numbers."""
+    if is_scored(batch):  # scores of short episodes may be equal, and then several candidates are the best
+        score = torch.randn(batch.score.shape, generator=torch.Generator().manual_seed(1))
+        yield "random scores", replace(batch, score=score)
+        yield f"scores {LARGE:g} times as large", replace(batch, score=LARGE * (score.flip(0) + 1.0))
+        return
     yield "a usual batch", batch
     if isinstance(batch, Transitions):
         yield f"rewards {LARGE:g} times as large", replace(batch, reward=LARGE * (batch.reward + 1.0))
@@ -128,20 +150,16 @@ def _require_equal(
     observed: Observed, batch: Batch, formulas: tuple[Formula | None, Formula | None], what: str, nudged: int
 ) -> set[str]:
     """Check one update; return the paths of the optimizers that the reference has losses for."""
-    agent, algorithm = observed.agent, observed.agent.parts.algorithm
-    observed.restore()
-    found, seen = Found(agent), list[Step]()
-    if nudged:
-        _nudge(found, nudged)
-    order = torch.arange(_count(batch))
+    agent, algorithm, order = observed.agent, observed.agent.parts.algorithm, torch.arange(_count(batch))
+    seen, now = list[Step](), dict[str, Tensor]()
     with kernels_off():
-        given, stated, copies = _stated(formulas, found, batch, agent.config)
-        if nudged and stated:
-            given, stated, copies = _stated(formulas, _nudged_numbers(found, stated, nudged), batch, agent.config)
-        before, now = _tensors(found), dict[str, Tensor]()
+        found, batch, given, stated, copies = _prepared(observed, batch, formulas, nudged)
         if CANDIDATES in stated:
             with EqualNoise(order, NOISE):
                 now[CANDIDATES] = algorithm.propose(progress=0.5).double()  # type: ignore[attr-defined]  # a population method
+            # the scores are those of other candidates
+            found, batch, given, stated, copies = _prepared(observed, batch, formulas, nudged)
+        before = _tensors(found)
         with EqualNoise(order, NOISE), watched(agent, seen.append, hold=True):
             algorithm.update(batch, progress=0.5)
     for path, loss in given.items():
@@ -159,6 +177,30 @@ def _require_equal(
         require(path in now, f"reference.py names {path!r}; the tensors are {', '.join(now)}")
         _require_value(before.get(path, torch.zeros(())), now[path], wanted, f"{what}: {path}")
     return set(given)
+
+
+def _prepared(
+    observed: Observed, batch: Batch, formulas: tuple[Formula | None, Formula | None], nudged: int
+) -> tuple[Found, Batch, Mapping[str, Any], Mapping[str, Tensor], list[tuple[Tensor, Tensor]]]:
+    """Set the state after the training, with other weights if `nudged`; return what it has, the batch, and `_stated`."""
+    observed.restore()
+    found, config = Found(observed.agent), observed.agent.config
+    # before the weights change, so that ratios of probabilities to those of acting are not 1
+    batch = _with_estimates(observed.agent.parts.policy, batch)
+    if not nudged:
+        return found, batch, *_stated(formulas, found, batch, config)
+    _nudge(found, nudged)
+    stated = _stated(formulas, found, batch, config)
+    if not stated[1]:
+        return found, batch, *stated
+    return found, batch, *_stated(formulas, _nudged_numbers(found, stated[1], nudged), batch, config)
+
+
+def _with_estimates(policy: object, batch: Batch) -> Batch:
+    """Return a rollout with the log-probabilities and values of acting, which networks of dense layers compute later."""
+    if not isinstance(batch, Rollout) or not isinstance(policy, ActorCritic):
+        return batch
+    return replace(batch, steps=replace(batch.steps, extras=policy.estimates(batch.steps)))
 
 
 def _stated(

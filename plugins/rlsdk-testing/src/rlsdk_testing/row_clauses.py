@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rlsdk.kernels import kernels_off
 from rlsdk.records import FinalObservations, Rollout, Sequences
+from rlsdk.training import OnPolicyPlan
 from rlsdk.tree import map_tensors
 from rlsdk_testing.batches import ENVS, EPISODE, PATIENCE, AnyRollout, Batch, is_scored, rows_in_batch, small_agent
 from rlsdk_testing.kit import clause, require
@@ -32,8 +33,10 @@ UPDATES = 6
 
 def in_one_step(subject: Subject, **changes: Any) -> Observed:
     """Return a watched learner; if it learns from rollouts, one that makes a step with all rows (`WHOLE` and `changes`)."""
-    observed = Observed(subject, **changes)
-    return Observed(subject, **{**WHOLE, **changes}) if isinstance(observed.batch, Rollout) else observed
+    # the loop is known before the training, which is the larger part of the time of a clause
+    known = isinstance(small_agent(subject, **changes).parts.plan, OnPolicyPlan)
+    observed = Observed(subject, **{**(WHOLE if known else {}), **changes})
+    return Observed(subject, **{**WHOLE, **changes}) if isinstance(observed.batch, Rollout) and not known else observed
 
 
 @clause(
