@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -15,9 +16,10 @@ import attrs
 import pytest
 
 import rlsdk
+from rlsdk import interfaces
 from rlsdk.errors import ArtifactError, ContractViolation, PluginError, SettingsError
 from rlsdk.registry import find, load, unregister
-from rlsdk_testing import CheckResult, clauses, isolation, kit, run_checks, running, verify
+from rlsdk_testing import CheckResult, Subject, clauses, isolation, kit, run_checks, running, verify
 from rlsdk_testing.child_process import ChildProcess
 from rlsdk_testing.isolation import Isolated
 from rlsdk_testing.kit import named_clause
@@ -153,13 +155,16 @@ def test_time_that_is_over_leaves_clauses_that_were_not_run(
 def test_a_clause_that_fails_shows_the_counter_example_and_what_to_change(
     site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
-    add_plugin(site, update="print('NOISE')")
+    package = add_plugin(site, update="print('NOISE')")
     only(monkeypatch, "plugin.prints-nothing", "policy.masks-obeyed", "policy.episode-start-forgets")
     code, out, _ = cli("check", "bad")
     lines = [line.strip() for line in out.splitlines()]
     assert code == 1
     assert "building, training and predicting wrote 'NOISE" in out
-    assert f"to mend: {named_clause('plugin.prints-nothing').remedy}" in lines
+    remedy = named_clause("plugin.prints-nothing").remedy
+    code = (package / "parts.py").read_text().splitlines()
+    place = f"update() in acme_bad/parts.py, line {1 + next(i for i, each in enumerate(code) if 'def update(' in each)}"
+    assert f"to mend: {remedy} Look first at {place}." in lines
     assert "because: the algorithm ignores action masks" in lines
     assert lines[-1] == "0 hold, 1 is broken (plugin.prints-nothing), 2 do not apply"
 
@@ -396,9 +401,30 @@ def test_the_summary_is_short() -> None:
     assert summary(results) == "1 holds, 3 do not apply, 1 was not run"
 
 
-def test_every_clause_tells_what_to_change() -> None:
-    silent = [clause.id for clause in clauses() if not clause.remedy]
-    assert not silent, f"clauses without a remedy: {silent}"
+WRITTEN = {
+    *(name for kind in vars(interfaces).values() if isinstance(kind, type) for name in dir(kind)),
+    *("build", "config class", "rlsdk.toml", "propose"),
+}
+"""What the author of a plugin writes: methods of its parts, `build`, settings and the manifest. `propose` is what population
+methods have in common."""
+
+
+def test_every_clause_tells_what_to_change_and_where() -> None:
+    silent = [each.id for each in clauses() if not WRITTEN.intersection(kit.NAMES.findall(each.remedy))]
+    assert not silent, f"clauses whose remedy names no function or file of a plugin: {silent}"
+
+
+def test_failures_of_every_clause_show_lines_of_the_plugin(site: Site) -> None:
+    package = add_plugin(site)
+    for each in clauses():
+        lines = kit.lines_to_see(each.remedy, Subject("bad"))
+        assert lines, each.id
+        for text in lines:
+            name, file, number = re.fullmatch(
+                r"(?:([\w ]+)(?:\(\))? in )?acme_bad/([\w.]+)(?:, line (\d+))?", text
+            ).groups()  # type: ignore[union-attr]
+            code = (package / file).read_text().splitlines()
+            assert name is None or name in ("config class", "build") or f"def {name}(" in code[int(number) - 1], text
 
 
 def test_a_spec_that_differs_from_its_manifest_shows_both_values(site: Site) -> None:

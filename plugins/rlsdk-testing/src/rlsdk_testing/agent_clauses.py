@@ -23,8 +23,8 @@ from rlsdk_testing.subject import ACTIONS, Subject, differing, equal_values, fla
 @clause(
     "agent.save-load-predict",
     "A saved agent, loaded without an environment, predicts the same actions bit for bit.",
-    "Make every tensor that acting uses a parameter or buffer of the policy, or list the object that holds it"
-    " in `Parts.states`. Then it is stored in the file.",
+    "act(), build(): make every tensor that acting uses a parameter or buffer of the policy, or list the object that holds"
+    " it in `Parts.states`. Then it is stored in the file.",
 )
 def save_load_predict(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -102,8 +102,8 @@ def _unfit(parameters: dict[str, Any]) -> Iterator[tuple[str, dict[str, object]]
 @clause(
     "agent.seed-reproduces",
     "The same seed gives the same parameters after training, bit for bit.",
-    "Draw random numbers from the generators that the SDK passes (`context`, `generator=`). Results must not"
-    " depend on time, the order of sets, threads or global random state.",
+    "update(), act(), build(): draw random numbers from the generators that the SDK passes (`context`, `generator=`)."
+    " Results must not depend on time, the order of sets, threads or global random state.",
 )
 def seed_reproduces(subject: Subject) -> None:
     states = [flat_state(subject.trained(seed=3)) for _ in range(2)]
@@ -114,8 +114,8 @@ def seed_reproduces(subject: Subject) -> None:
 @clause(
     "agent.global-state-untouched",
     "Building, training and predicting change neither global random state nor the number of torch threads.",
-    "Do not call random.seed, np.random.*, torch.manual_seed or torch.set_num_threads. Draw random numbers"
-    " from the generators that the SDK passes.",
+    "build(), update(), act(): do not call random.seed, np.random.*, torch.manual_seed or torch.set_num_threads. Draw"
+    " random numbers from the generators that the SDK passes.",
 )
 def global_state_untouched(subject: Subject) -> None:
     def state() -> list[object]:

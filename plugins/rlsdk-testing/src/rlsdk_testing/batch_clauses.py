@@ -111,8 +111,8 @@ def discount_read(subject: Subject) -> None:
     "batch.discounts-mark-ends",
     "In all sequences that update() gets, from a buffer or directly from the environments, `discount` is 0 at"
     " terminations and above 0 elsewhere, and `loss_mask` is False where `valid` is.",
-    "training loop and buffer: discount = gamma * ~terminated, which is not 0 at truncated rows. loss_mask is False where"
-    " steps.valid is.",
+    "sample() of the buffer, rounds(): discount = gamma * ~terminated, which is not 0 at truncated rows. loss_mask is False"
+    " where steps.valid is.",
 )
 def discounts_mark_ends(subject: Subject) -> None:
     learner = Learner(subject)

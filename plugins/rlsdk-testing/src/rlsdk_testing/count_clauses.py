@@ -25,7 +25,7 @@ from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.noted_env import NotedEnv, NotedEpisode
 from rlsdk_testing.subject import ACTIONS, Subject, equal_values
 from rlsdk_testing.trials import quietly
-from rlsdk_testing.watched import Observed, Step, look_first, watched
+from rlsdk_testing.watched import Observed, Step, watched
 
 LENGTH = 48
 """The environment steps of a training in which things are counted: a multiple of 1, 2, 3, 4 and 16."""
@@ -41,9 +41,9 @@ Counts = Mapping[str, int]
     "A whole-number setting counts exactly: with 1, 2 and 3 the steps of optimizers, updates, samples, moves of"
     " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay. With a float number of episodes"
     " the steps of a round grow in proportion.",
-    "Use the setting as it is in range(...), topk(...) or the comparison of a counter. Look for + 1, - 1, // 2 and max(1, ..).",
+    "update(), rounds(): use the setting as it is in range(...), topk(...) or the comparison of a counter. Look for + 1,"
+    " - 1, // 2 and max(1, ..).",
 )
-@look_first("algorithm", "update")
 def whole_numbers(subject: Subject) -> str:
     tried, failures = [], []
     for setting in settings_of(subject.agent().config):
@@ -201,7 +201,6 @@ def _shares(row: Mapping[int, int]) -> bool:
     " there are 1, 2 and 4 times as many.",
     "update(): make one step for every minibatch of `shuffled(rows, batch_size, generator)`, also for the first and the last.",
 )
-@look_first("algorithm", "update")
 def minibatches(subject: Subject) -> None:
     observed = Observed(subject, n_epochs=1)
     if not isinstance(observed.batch, Rollout) or not any(
@@ -259,7 +258,6 @@ def _steps_of_round(subject: Subject, name: str, value: float) -> int:
     "If a callback stops a training within a round, the steps of that round are counted, and no update follows.",
     "rounds(): update only if the rollout has its full length; count its steps in any case.",
 )
-@look_first("plan", "rounds")
 def stopped_rounds(subject: Subject) -> None:
     ends, _, _ = _stopped(subject, 0)
     asked = next((step for step in range(2, LENGTH) if step not in ends and step < max(ends, default=0)), None)
@@ -306,7 +304,6 @@ def _stopped(subject: Subject, asked: int) -> tuple[list[int], int, bool]:
     "A training ends with the round in which its steps are made: not a round earlier, and not one later.",
     "rounds(): while cursor.env_steps < training.end (or cursor.updates, if the training loop counts updates).",
 )
-@look_first("plan", "rounds")
 def training_ends(subject: Subject) -> None:
     for number, asked in enumerate((LENGTH, LENGTH + 7, 2 * LENGTH)):
         reports: list[Report] = []
@@ -324,7 +321,6 @@ def training_ends(subject: Subject) -> None:
     "The episodes of all reports are those that the environments finished: each once, with its length and its return.",
     "rounds(): give Report the episodes of every rollout of the round, `rollout.episodes`, each once.",
 )
-@look_first("plan", "rounds")
 def episodes_reported(subject: Subject) -> None:
     played: list[NotedEpisode] = []
     reports: list[Report] = []
@@ -347,7 +343,6 @@ def episodes_reported(subject: Subject) -> None:
     "The progress that update() gets is that of its round: above the share of the steps before it, and at most that after it.",
     "rounds(): training.progress(steps) with the count after the steps of this round, which the report has too.",
 )
-@look_first("plan", "rounds")
 def progress_of_round(subject: Subject) -> None:
     seen: list[tuple[int, float]] = []
     reports: list[Report] = []

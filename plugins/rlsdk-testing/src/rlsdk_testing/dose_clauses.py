@@ -21,7 +21,7 @@ from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.watched import TINY, Effect, Observed, apart, look_first, of_weights, watched
+from rlsdk_testing.watched import TINY, Effect, Observed, apart, of_weights, watched
 
 EQUAL = 1e-3
 """Effects that differ by at most this share are equal: the rest is rounding of float32."""
@@ -72,7 +72,6 @@ def _effect(observed: Observed, progress: float = 0.5) -> Effect:
     " same at all times, and a schedule has its value for that point of the training.",
     "update(): call the schedule once with 1 - progress, give the result to the optimizer, and multiply it by nothing else.",
 )
-@look_first("algorithm", "update")
 def learning_rate(subject: Subject) -> None:
     observed = Observed(subject)
     usual = _rates(observed, 0.5)
@@ -130,7 +129,6 @@ def _require_rate_follows(observed: Observed, setting: Setting, level: float, us
     "At every point of the training an update with a schedule equals one with a constant of the schedule's value there.",
     "update(), propose(): call the schedule with 1 - progress each time, and use nothing else of the progress for it.",
 )
-@look_first("algorithm", "update")
 def schedules(subject: Subject) -> None:
     observed = Observed(subject)
     checked = 0
@@ -161,7 +159,6 @@ def schedules(subject: Subject) -> None:
     "update(): multiply the term by the setting once, and only this term. Look for squares, roots, and brackets in the wrong"
     " place.",
 )
-@look_first("algorithm", "update")
 def weights(subject: Subject) -> None:
     observed = Observed(subject)
     for setting, level in float_settings(observed):
@@ -259,7 +256,6 @@ def _require_others_stay(observed: Observed, setting: Setting, effects: list[Eff
     " together, and to those of one optimizer at least.",
     "update(): pass config.max_grad_norm to every optimizer.step(...), unchanged.",
 )
-@look_first("algorithm", "update")
 def gradient_norm(subject: Subject) -> None:
     if not any(setting.name == "max_grad_norm" for setting in settings_of(subject.agent().config)):
         raise NotApplicable("it has no setting max_grad_norm")
@@ -285,7 +281,6 @@ NORM = 1e-4
     "With the setting `tau`, a target network moves by the share tau of its distance to the trained network each time.",
     "update() or collected(): target += tau * (online - target), as `TargetNetwork.update(tau)` does. Move it once each time.",
 )
-@look_first("algorithm", "update")
 def tau(subject: Subject) -> None:
     share = 0.3
     names = {setting.name for setting in settings_of(subject.agent().config)}
@@ -365,7 +360,6 @@ CHANCE = 0.05
     " fraction of the training, not before and not later.",
     "collected(env_steps, progress): epsilon = initial + min(1, progress / exploration_fraction) * (final - initial).",
 )
-@look_first("algorithm", "collected")
 def exploration(subject: Subject) -> None:
     names = {setting.name for setting in settings_of(subject.agent().config)}
     if not {"exploration_fraction", "exploration_final_eps"} <= names:

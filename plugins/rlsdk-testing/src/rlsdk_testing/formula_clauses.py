@@ -45,7 +45,7 @@ from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.rollouts import with_ends
 from rlsdk_testing.row_clauses import WHOLE, in_one_step
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.watched import NOISE, TINY, Observed, Step, look_first, watched
+from rlsdk_testing.watched import NOISE, TINY, Observed, Step, watched
 
 Formula = Callable[[Mapping[str, Any], Any, Any, float], Mapping[str, Any]]
 CANDIDATES = "candidates"
@@ -66,7 +66,6 @@ ROUNDED = 1e-5
     " on random and extreme batches, for every kind of action, and with another value of each setting.",
     "Compare update() with reference.py: one of them is wrong. The settings and the batch in the message show which term.",
 )
-@look_first("algorithm", "update")
 def reference(subject: Subject) -> str:
     losses, after = _formulas_of(subject)
     checked, found = set[str](), set[str]()

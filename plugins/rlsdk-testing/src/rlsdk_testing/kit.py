@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import re
 import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import iter_modules, resolve_name
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +34,8 @@ class Clause:
     statement: str
     check: Callable[[Subject], str | None]
     remedy: str = ""
-    """What the author of a plugin that breaks the rule has to change: one sentence that names the place in the package."""
+    """What the author of a plugin that breaks the rule has to change. It names the functions, such as `update()`, or the files
+    where to look first; a failure shows their lines in the package."""
 
     def __str__(self) -> str:
         return self.id
@@ -149,12 +153,13 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
     began = time.perf_counter()
     exceptions: Mapping[str, str] = {}
     package = ""
+    subject: Any = None
     try:
         with limited_threads(1):
             kernels = package_of_kernels(algorithm)
             if kernels is not None and chosen.id != kernels.CLAUSE:
                 raise NotApplicable("the package has kernels and no algorithm")
-            subject: Any = kernels or Subject(algorithm, settings)
+            subject = kernels or Subject(algorithm, settings)
             exceptions, package = subject.exceptions, subject.package
             unseen = chosen.check(subject)
     except NotApplicable as reason:
@@ -167,6 +172,11 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
         found = broken(chosen, error, package)
     else:
         found = result(chosen, "passed", unseen or "")
+    if found.status == "failed" and not found.crash and subject is not None:
+        lines = lines_to_see(found.remedy, subject)
+        found = attrs.evolve(
+            found, remedy=f"{found.remedy} Look first at {'; '.join(lines)}." if lines else found.remedy
+        )
     return attrs.evolve(found, seconds=round(time.perf_counter() - began, 3))
 
 
@@ -207,6 +217,45 @@ def _line_of(error: BaseException, package: str) -> str:
     return ""
 
 
+def lines_to_see(remedy: str, subject: Any) -> list[str]:
+    """Return the lines of the plugin that a remedy names, such as "update() in acme/learner.py, line 12", at most `MOST_LINES`.
+
+    They are methods of the agent's parts, in the order of the remedy. A part that another package has written has no lines in
+    the plugin: then it is the line of `build`, which chooses the parts.
+    """
+    names = dict.fromkeys(NAMES.findall(remedy))
+    lines = [f"{subject.package}/rlsdk.toml"] if "rlsdk.toml" in names else []
+    if not hasattr(subject, "spec"):  # a package of kernels has no parts
+        return lines
+    build, kinds = subject.spec.build, list[type]()
+    with contextlib.suppress(Exception):  # a plugin that makes no agent fails a clause about that
+        # the function that a manifest names is imported when it is called first, so that the spec has another object for it
+        build = resolve_name(subject.manifest.build) if subject.manifest.build else build
+        parts = subject.agent().parts
+        kinds = [type(getattr(parts, name)) for name in ("algorithm", "policy", "plan", "buffer", "behavior")]
+    places = {"build": build, "config class": subject.spec.config_type}
+    for name in names:
+        for kind in [None] if name in places else kinds:
+            member = getattr(kind, name, None) if kind else places[name]
+            # a class of the plugin may take the method from rlsdk
+            lines += _line_in(subject.package, name, member) or (
+                _line_in(subject.package, kind.__name__, kind) if kind and member else []
+            )
+    return list(dict.fromkeys(lines or _line_in("", "build", build)))[:MOST_LINES]
+
+
+def _line_in(package: str, name: str, member: Any) -> list[str]:
+    """Return the line of a function or class; none if it has no source, or is in another package than `package`, "" for any."""
+    member = inspect.unwrap(member) if callable(member) else None
+    if package and str(getattr(member, "__module__", "")).partition(".")[0] != package:
+        return []
+    with contextlib.suppress(OSError, TypeError):
+        path, line = Path(inspect.getsourcefile(member) or ""), inspect.getsourcelines(member)[1]
+        called = name if inspect.isclass(member) else f"{name}()"
+        return [f"{called} in {path.parent.name}/{path.name}, line {line}"]
+    return []
+
+
 class Crashes:
     """The errors that the plugin's code raised in earlier clauses, so that each is reported once."""
 
@@ -222,5 +271,9 @@ class Crashes:
         return attrs.evolve(outcome, status="not run", detail=reason, remedy="")
 
 
+MOST_LINES = 3
+"""Lines that a failure names at most."""
+NAMES = re.compile(r"\b\w+(?=\()|(?<=`)\w+(?=`)|\bconfig class\b|\brlsdk\.toml\b")
+"""What a remedy names: functions, as update() or in backticks, the config class, and the manifest."""
 LONGEST = 4000
 """The largest number of characters of a detail."""

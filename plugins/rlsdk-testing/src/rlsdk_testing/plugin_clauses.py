@@ -234,8 +234,8 @@ CLOSE = 1e-3
     "plugin.kernels-agree",
     "Each kernel of the package, alone and together with its others, returns the shapes, values and gradients of torch, and"
     " raises nothing.",
-    "Compare the kernel with the function of its name in rlsdk.kernels.SLOTS; return None or `reference` for what it cannot"
-    " compute.",
+    "Compare the function that the table `kernels` of rlsdk.toml names with that of the same name in rlsdk.kernels.SLOTS;"
+    " return None or `reference` for what it cannot compute.",
 )
 def kernels_agree(subject: Subject) -> str:
     if not subject.manifest.kernels:

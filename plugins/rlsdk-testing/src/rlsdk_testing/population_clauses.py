@@ -73,8 +73,8 @@ def proposal(subject: Subject) -> None:
 @clause(
     "population.rows-independent",
     "A candidate's actions depend only on its parameters and observation, bit for bit, not on other candidates.",
-    "In the function that acts for candidates, use row i of the parameters for row i of the observations only."
-    " Do not compute statistics over rows.",
+    "In the function that acts for candidates, which build() or the policy gives, use row i of the parameters for row i of"
+    " the observations only. Do not compute statistics over rows.",
 )
 def rows_independent(subject: Subject) -> None:
     _plan(subject.agent())
@@ -98,7 +98,7 @@ def rows_independent(subject: Subject) -> None:
 @clause(
     "population.same-everywhere",
     "Training gives the same parameters, bit for bit, with one environment, with several, and in several processes.",
-    "Derive the random numbers of an episode only from its round and its number, not from the process or"
+    "rounds(): derive the random numbers of an episode only from its round and its number, not from the process or"
     " environment that plays it.",
 )
 def same_everywhere(subject: Subject) -> None:

@@ -18,7 +18,7 @@ from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.watched import LOOSE, TINY, Effect, Ledger, Observed, apart, look_first, of_weights
+from rlsdk_testing.watched import LOOSE, TINY, Effect, Ledger, Observed, apart, of_weights
 
 WHOLE: dict[str, Any] = {"batch_size": 10_000, "n_epochs": 1}
 """Settings with which an update of a rollout is one step with all its rows."""
@@ -46,7 +46,6 @@ def in_one_step(subject: Subject, **changes: Any) -> Observed:
     " normalization over the batch, and for shapes [N, 1] that broadcast with [N]. A method that normalizes over the batch"
     " declares this clause in testing_exceptions.",
 )
-@look_first("algorithm", "update")
 def rows_averaged(subject: Subject) -> None:
     observed = Observed(subject, ent_coef=0.1)
     batch = _cut(observed)
@@ -110,7 +109,6 @@ def _require_no_batch_norm(observed: Observed) -> None:
     "A batch in which every row, sequence or environment is there twice gives the update of the batch itself.",
     "update(): take means over rows, never sums.",
 )
-@look_first("algorithm", "update")
 def duplicates(subject: Subject) -> None:
     observed = in_one_step(subject, ent_coef=0.1)
     batch = observed.batch
@@ -193,7 +191,6 @@ def twice_as_wide(batch: AnyRollout) -> AnyRollout:
     " and in the next update.",
     "update(): call zero_grad() before every backward(), inside the loop over minibatches.",
 )
-@look_first("algorithm", "update")
 def gradients_fresh(subject: Subject) -> None:
     observed = in_one_step(subject, n_epochs=2)
     first = list(observed.update(observed.batch))
@@ -225,7 +222,6 @@ def _require_no_sum(path: str, gradients: list[Tensor], what: str) -> None:
     " followed by a step, or stays for a later one.",
     "update(): call zero_grad(), backward() and step() once each for a minibatch, in this order.",
 )
-@look_first("algorithm", "update")
 def steps_of_gradients(subject: Subject) -> None:
     with kernels_off():  # kernels make steps of optimizers in compiled code
         agent = small_agent(subject, None, **LOOSE)

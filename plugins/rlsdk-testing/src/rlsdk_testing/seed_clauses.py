@@ -58,8 +58,8 @@ def _is_unique(func: Callable[..., object], found: Tensor) -> bool:
 @clause(
     "seeds.draws-are-fresh",
     "No random numbers or permutations are used twice in a training, and other seeds give others.",
-    "Draw from one generator of context.streams or training.streams for the whole training. Look for manual_seed, for"
-    " Generator() in a loop, and for numbers that are drawn once and reused.",
+    "update(), act(), sample(), rounds(): draw from one generator of context.streams or training.streams for the whole"
+    " training. Look for manual_seed, for Generator() in a loop, and for numbers that are drawn once and reused.",
 )
 def draws_are_fresh(subject: Subject) -> None:
     draws = NotedDraws()

@@ -77,7 +77,8 @@ def _require_order(trials: Trials, setting: Setting) -> None:
     "settings.as-declared",
     "A setting declared to affect only memory, logging or refusals does not change the training by a single"
     " bit. A setting declared to affect only speed or the device changes it only by rounding.",
-    "Make the computation the same for every value, or remove affects=... from described(...) of that setting.",
+    "update(), act(): make the computation the same for every value, or remove affects=... of that setting from the config"
+    " class.",
 )
 def as_declared(subject: Subject) -> None:
     trials = Trials(subject)

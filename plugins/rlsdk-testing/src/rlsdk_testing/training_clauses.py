@@ -237,8 +237,8 @@ def _noted(subject: Subject, episodes: list[NotedEpisode]) -> object:
 @clause(
     "batch.normalized",
     "With `normalize`, an environment whose observations and rewards are 1024 times as large gives the same gradients.",
-    "Apply context.observation_normalizer and context.reward_normalizer to your own records, sample with parts.sample(), and"
-    " pass newest steps that you learn from through parts.preprocess_batch().",
+    "update(), rounds(): apply context.observation_normalizer and context.reward_normalizer to your own records, sample with"
+    " parts.sample(), and pass newest steps that you learn from through parts.preprocess_batch().",
 )
 def normalized(subject: Subject) -> None:
     subject.needs_vectors("vectors are normalized")

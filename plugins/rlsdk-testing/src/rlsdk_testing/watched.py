@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
-from inspect import unwrap
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from unittest.mock import patch
 
 import attrs
@@ -16,7 +13,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from rlsdk.agent import Agent
-from rlsdk.errors import ContractViolation
 from rlsdk.kernels import kernels_off
 from rlsdk_testing.batches import Batch, Learner, small_agent, wrapping
 from rlsdk_testing.equal_noise import EqualNoise
@@ -174,38 +170,6 @@ def _same(one: Marks, two: Marks) -> bool:
 
 def _same_objects(one: Marks, two: Marks) -> bool:
     return len(one) == len(two) and all(a[0] is b[0] for a, b in zip(one, two, strict=True))
-
-
-Check = Callable[[Subject], "str | None"]
-
-
-def look_first(part: Literal["algorithm", "plan"], method: str) -> Callable[[Check], Check]:
-    """Return a decorator of a clause's check: failures name the line of the plugin at which to look first.
-
-    It is the method of the part, or the plugin's `build` if another package has written the part.
-    """
-
-    def decorate(check: Check) -> Check:
-        @wraps(check)
-        def checked(subject: Subject) -> str | None:
-            try:
-                return check(subject)
-            except ContractViolation as error:
-                raise ContractViolation(f"{error}; look first at {_place(subject, part, method)}") from None
-
-        return checked
-
-    return decorate
-
-
-def _place(subject: Subject, part: str, method: str) -> str:
-    kind, package = type(getattr(subject.agent().parts, part)), subject.plugin.module.partition(".")[0]
-    own = kind.__module__.partition(".")[0] == package and hasattr(kind, method)
-    found = unwrap(getattr(kind, method)) if own else unwrap(subject.spec.build)
-    code = getattr(found, "__code__", None)
-    if code is None:
-        return f"{kind.__name__}.{method}"
-    return f"{found.__qualname__}, {Path(code.co_filename).name} line {code.co_firstlineno}"
 
 
 class Observed:
