@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.animations import AGENTS
+from benchmarks.curves import RECIPES
 from benchmarks.landing import DESCRIPTION
 from docs.generator.pages import write_pages
 from docs.generator.reference import algorithm_entry, classes_of, public_modules
+from docs.generator.signatures import python_value
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings import FieldDoc, describe
-from rlsdk.settings.strict import toml_value
 
 ROOT = Path(__file__).parents[2]
-CURVES = ROOT / "docs" / "images" / "curves"
+IMAGES = ROOT / "docs" / "images"
 
 
 def write_cards(folder: Path, readmes: list[Path]) -> None:
@@ -45,54 +46,47 @@ def card(readme: Path) -> str:
 
 
 def _with_pictures(name: str, readme: Path) -> str:
-    """The README, with the agent at work and the learning curve before its second heading."""
+    """The README, with the agent at work and the learning curve before its first table."""
     source = f"../../{readme.relative_to(ROOT)}"
     lines = readme.read_text(encoding="utf-8").splitlines()
     pictures = animation(name) + curve(name)
     if not pictures:
         return f"```{{include}} {source}\n```\n\n"
-    second = next(number for number, line in enumerate(lines) if line.startswith("## "))
-    parts = [f"```{{include}} {source}\n:{option}: {second}\n```\n\n" for option in ("end-line", "start-line")]
+    table = next(number for number, line in enumerate(lines) if line.startswith(("## ", "| ")))
+    parts = [f"```{{include}} {source}\n:{option}: {table}\n```\n\n" for option in ("end-line", "start-line")]
     return pictures.join(parts)
 
 
 def animation(name: str) -> str:
     """The moving picture of an algorithm's agent; nothing for a package without algorithm."""
     if name == "ppo":
-        path, agent, command = "halfcheetah.gif", "ppo/HalfCheetah-v5", "rlsdk record"
+        path, agent, command, on_white = "halfcheetah.gif", "ppo/HalfCheetah-v5", "rlsdk record", ""
     elif name in AGENTS:
         path, agent = f"agents/{name}.gif", f"{name}/{AGENTS[name]}"
-        command = f"python -m benchmarks.animations {name}"
+        command, on_white = f"python -m benchmarks.animations {name}", ":class: on-white\n"
     else:
         return ""
     described = f"A moving picture of the agent {agent} in its environment."
     return (
-        f"```{{image}} ../images/{path}\n:alt: {described}\n:width: 320px\n```\n\n"
+        f"```{{image}} ../images/{path}\n:alt: {described}\n:width: 320px\n{on_white}```\n\n"
         f"The agent `{agent}` of [rlsdk-zoo](zoo.md), recorded with `{command}`.\n\n"
     )
 
 
 def curve(name: str) -> str:
-    """The section with a learning curve, for the algorithms that have a measured one. That of TRPO is on the landing page."""
+    """The learning curve of an algorithm, and the command that repeats it. That of TRPO is on the landing page."""
+    path, command = f"curves/{name}.svg", f"python -m benchmarks.curves train {name}"
+    settings = "Settings are the preset for this environment."
     if name == "trpo":
-        shown = f"```{{image}} ../images/learning_curve.svg\n:alt: {DESCRIPTION}\n:width: 100%\n```\n\n{DESCRIPTION}\n"
-    elif (CURVES / f"{name}.svg").exists():
-        shown = picture(name)
+        path, command, settings, described = "learning_curve.svg", "python -m benchmarks.landing train", "", DESCRIPTION
+    elif name in RECIPES and (IMAGES / path).exists():
+        found = re.search(r"<dc:description>(.*?)</dc:description>", (IMAGES / path).read_text("utf-8"), re.DOTALL)
+        assert found, f"{path} has no description: write it with python -m benchmarks.curves draw {name}"
+        described = " ".join(unescape(found[1]).split())
     else:
         return ""
-    return f"## Learning curve\n\n{shown}\n"
-
-
-def picture(name: str) -> str:
-    """The picture of an algorithm's curve, with the description that `rlsdk plot` wrote into it."""
-    svg = (CURVES / f"{name}.svg").read_text(encoding="utf-8")
-    found = re.search(r"<dc:description>(.*?)</dc:description>", svg, re.DOTALL)
-    assert found, f"{name}.svg has no description: draw it with rlsdk plot"
-    described = " ".join(unescape(found[1]).split())
-    return (
-        f"```{{image}} ../images/curves/{name}.svg\n:alt: {described}\n:width: 100%\n```\n\n"
-        f"{described} Settings are the preset for this environment. The numbers are in `docs/images/curves/{name}.csv`.\n"
-    )
+    text = " ".join(filter(None, (described, settings, f"`{command}` repeats the runs.")))
+    return f"```{{image}} ../images/{path}\n:alt: {described}\n:width: 100%\n```\n\n{text}\n\n"
 
 
 def parameters(kind: type[Any]) -> str:
@@ -103,7 +97,7 @@ def parameters(kind: type[Any]) -> str:
 
 def _rows(fields: tuple[FieldDoc, ...], before: str) -> Iterator[str]:
     for field in fields:
-        default = "required" if field.required else f"`{toml_value(field.default)}`"
+        default = "required" if field.required else f"`{python_value(field.default)}`"
         unit = f" [{field.unit}]" if field.unit else ""
         source = f" ({field.source})" if field.source else ""
         cells = (f"`{before}{field.name}`", f"`{field.type}`", default, f"{field.help}{unit}{source}")

@@ -132,14 +132,15 @@ def classes_of(package: str) -> list[type[Any]]:
 
 def algorithm_entry(package: str) -> str:
     """The classes of an algorithm with their constructors, as a part of its card."""
-    return "".join(_class_entry(package, kind) for kind in classes_of(package))
+    return "".join(_class_entry(package, kind, kind.__name__) for kind in classes_of(package))
 
 
-def _class_entry(package: str, kind: type[Any]) -> str:
+def _class_entry(module: str, kind: type[Any], name: str) -> str:
     """A class without the values that rlsdk sets on it: `spec` and `policy_aliases` repeat in one line what the page has."""
-    given = sorted(set(vars(kind)) & set(inspect.get_annotations(Agent)) if issubclass(kind, Agent) else ())
+    below_agent = issubclass(kind, Agent) and kind is not Agent
+    given = sorted(set(vars(kind)) & set(inspect.get_annotations(Agent)) if below_agent else ())
     without = f"   :exclude-members: {', '.join(given)}\n" if given else ""
-    return f".. autoclass:: {package}.{kind.__name__}\n{without}\n"
+    return f".. autoclass:: {module}.{name}\n{without}\n"
 
 
 def members(module: ModuleType) -> Iterator[str]:
@@ -161,7 +162,10 @@ def _directive(module: str, name: str, value: object) -> str:
     if inspect.ismodule(value):
         return ""
     if inspect.isclass(value):
-        return f".. autoclass:: {module}.{name}\n\n"
+        return _class_entry(module, value, name)
+    if hasattr(value, "__metadata__"):  # an option of the command line: its type and its help, not its objects
+        kind, (option, *_) = value.__origin__, value.__metadata__
+        return f".. py:data:: {module}.{name}\n\n   `{getattr(kind, '__name__', kind)}`: {option.help}\n\n"
     if inspect.isroutine(value):
         return f".. autofunction:: {module}.{name}\n\n"
     return f".. autodata:: {module}.{name}\n   :no-value:\n\n"

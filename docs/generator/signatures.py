@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
+from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 import attrs
@@ -21,22 +24,45 @@ def skipped_member(app: Any, what: str, name: str, obj: Any, skip: bool, options
 def shown_signature(app: Any, what: str, name: str, obj: Any, *rest: Any) -> tuple[str | None, str | None] | None:
     """Called by autodoc for everything that has a signature."""
     _, signature, returned = rest
-    if what == "class" and attrs.has(obj):
-        return _of_record(obj), None
-    if signature and "<" in signature:  # the address of an object
-        signature = re.sub(r"<([\w.]+)(?: object)? at 0x[0-9a-f]+>", r"\1", signature)
-        return signature, returned
+    if what == "class" and signature is not None and (found := _constructor(obj)) is not None:
+        return found, None
+    if signature and "<" in signature:  # a function or another object: its name, without its address
+        return re.sub(
+            r"<(?:function |class ')?([\w.]+?)'?(?: object)?(?: at 0x[0-9a-f]+)?>", r"\1", signature
+        ), returned
     return None
 
 
-def _of_record(kind: type[Any]) -> str | None:
-    """The constructor of a record, with the values that factories make."""
+def python_value(value: object, longest: int = 60) -> str:
+    """A default as it is written in Python; long ones without their contents."""
+    if type(value).__name__ == "Constant":
+        return repr(value.value)  # type: ignore[attr-defined]  # a schedule that is a number
+    if isinstance(value, PurePath):
+        return f"Path({str(value)!r})"
+    if inspect.isroutine(value) or inspect.isclass(value):
+        return value.__name__
+    text = repr(dict(value) if isinstance(value, Mapping) else value)
+    if " object at 0x" in text:
+        return type(value).__name__
+    opening = re.match(r"\w*.", text)
+    return text if len(text) <= longest or opening is None else f"{opening[0]}...{text[-1]}"
+
+
+def _constructor(kind: type[Any]) -> str | None:
+    """The constructor of a class, with the values that factories make; None for one without constructor."""
     try:
         found = inspect.signature(kind)
     except (TypeError, ValueError):
         return None
-    fields = {field.alias: field for field in attrs.fields(kind)}
-    parameters = [_with_default(each, fields.get(each.name)) for each in found.parameters.values()]
+    made: dict[str, Any] = {}
+    if attrs.has(kind):
+        # a factory that takes the record has no value here
+        factories = {f.alias: f.default for f in attrs.fields(kind) if isinstance(f.default, attrs.Factory)}  # type: ignore[arg-type]
+        made = {name: ... if each.takes_self else each.factory() for name, each in factories.items()}
+    elif dataclasses.is_dataclass(kind):
+        fields = {f.name: f.default_factory for f in dataclasses.fields(kind)}
+        made = {name: each() for name, each in fields.items() if each is not dataclasses.MISSING}
+    parameters = [_with_default(each, made.get(each.name, each.default)) for each in found.parameters.values()]
     shown = found.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
     return stringify_signature(shown, unqualified_typehints=True)
 
@@ -51,12 +77,7 @@ class _Written:
         return self.text
 
 
-def _with_default(parameter: inspect.Parameter, field: attrs.Attribute[Any] | None) -> inspect.Parameter:
-    default = field.default if field is not None else attrs.NOTHING
-    if not isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+def _with_default(parameter: inspect.Parameter, value: object) -> inspect.Parameter:
+    if value is inspect.Parameter.empty:
         return parameter
-    try:
-        text = repr(default.factory())
-    except TypeError:  # it takes the record
-        text = "..."
-    return parameter.replace(default=_Written(text if len(text) < 40 else f"{text.partition('(')[0]}(...)"))
+    return parameter.replace(default=_Written("..." if value is ... else python_value(value)))
