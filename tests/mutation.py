@@ -203,13 +203,20 @@ class Trial:
                 self.reached[line].append(test)
         (folder / "sitecustomize.py").write_text(SITE)
 
-    def tests_of(self, mutant: Mutant) -> list[KnownTest]:
-        """The tests that run the mutant's lines: of `make test` and then of `make test-rest`, fastest first, as many as fit."""
-        found = {test.name: test for line in mutant.lines for test in self.reached[mutant.file, line]}
+    def tests_of(self, mutant: Mutant, at_import: bool = False) -> list[KnownTest]:
+        """The tests that run the mutant's lines, fastest first: of `make test`, then of `make test-rest`, as many as fit.
+
+        Lines that run at import belong to no test: then those of the mutant's folder that run any line of its file come first.
+        """
+        lines = [line for line in self.reached if line[0] == mutant.file and (at_import or line[1] in mutant.lines)]
+        found = {test.name: test for line in lines for test in self.reached[line]}
+        own = f"tests/{mutant.file.split('/')[1]}/"
         chosen: list[KnownTest] = []
         for rest in (False, True):
             left = BUDGET
-            for test in sorted(found.values(), key=lambda test: (test.seconds, test.name)):
+            for test in sorted(
+                found.values(), key=lambda test: (at_import and own not in test.name, test.seconds, test.name)
+            ):
                 if test.rest == rest and (left := left - test.seconds) > 0:
                     chosen.append(test)
         return chosen
@@ -218,13 +225,15 @@ class Trial:
         """Try the mutants instead of running the tests."""
         items, known = {item.nodeid: item for item in session.items}, functions()
         for mutant in self.chosen:
-            tests = [test for test in self.tests_of(mutant) if test.name in items and self.sound.get(test.name, True)]
             codes = mutant.codes()
+            at_import = runs_at_import(*codes)
+            tests = [test for test in self.tests_of(mutant, at_import) if self.sound.get(test.name, True)]
             if not tests:
                 self.note(mutant, None, 0)
-            elif runs_at_import(*codes):
+            elif at_import:
                 self.note(mutant, self.in_new_process(mutant, tests), len(tests))
             else:
+                tests = [test for test in tests if test.name in items]
 
                 def change(mutant: Mutant = mutant, codes: tuple[CodeType, CodeType] = codes) -> None:
                     os.environ.update(self.served(mutant))
@@ -234,7 +243,9 @@ class Trial:
                 self.note(mutant, self.failing(tests, items, change), len(tests))
         return True
 
-    def failing(self, tests: list[KnownTest], items: dict[str, pytest.Item], change: Callable[[], None]) -> KnownTest | None:
+    def failing(
+        self, tests: list[KnownTest], items: dict[str, pytest.Item], change: Callable[[], None]
+    ) -> KnownTest | None:
         """The first test that fails with a mutant and passes without it."""
         while (found := first_failure([(items[test.name], test.seconds) for test in tests], change)) is not None:
             test = tests[found]
@@ -246,12 +257,17 @@ class Trial:
         return None
 
     def in_new_process(self, mutant: Mutant, tests: list[KnownTest]) -> KnownTest | None:
-        """As `failing`, for a change of what runs at import; tests of the mutant's folder come first."""
-        own = f"tests/{mutant.file.split('/')[1]}/"
-        nearest = sorted(tests, key=lambda test: (not test.name.startswith(own), test.seconds))[:NEAREST]
+        """As `failing`, for a change of what runs at import."""
+        nearest = tests[:NEAREST]
         command = [sys.executable, "-m", "pytest", *OPTIONS, "-x", *(test.name for test in nearest)]
         environment = {**os.environ, **self.served(mutant)}
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+        try:
+            limit = LONGEST_WAIT + LONGEST_FACTOR * sum(test.seconds for test in nearest)
+            done = subprocess.run(
+                command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit
+            )
+        except subprocess.TimeoutExpired:
+            return nearest[0]
         if done.returncode == 0:
             return None
         failed = [test for test in nearest if f"FAILED {test.name}" in done.stdout]
