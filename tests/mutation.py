@@ -144,15 +144,12 @@ def _replace(node: ast.AST, fields: dict[str, object]) -> None:
     ast.fix_missing_locations(node)
 
 
-def run(sample: int, seed: int, keys: Path | None, traces: Path, results: Path) -> None:
-    """Try a sample of the mutants, or those of a list, that have no result yet."""
+def sampled(sample: int, seed: int, listed: Path | None) -> list[Mutant]:
+    """A sample of all mutants, or of those in a file with lines of `list`."""
     chosen = mutants()
     random.Random(seed).shuffle(chosen)
-    done = {json.loads(line)["key"] for line in results.read_text().splitlines()} if results.exists() else set()
-    listed = set(keys.read_text().splitlines()) if keys else None
-    chosen = [each for each in chosen if listed is None or each.key() in listed][:sample]
-    chosen = [each for each in chosen if each.key() not in done]
-    try_mutants(chosen, traces, results)
+    keys = listed and set(listed.read_text().splitlines())
+    return [each for each in chosen if not keys or each.key() in keys][:sample]
 
 
 def main() -> None:
@@ -164,11 +161,15 @@ def main() -> None:
     parser.add_argument("--keys", type=Path, help="a file with the lines of `list` that are to be run")
     parser.add_argument("--traces", type=Path, default=Path("build/traces"))
     parser.add_argument("--results", type=Path, default=Path("build/mutants.jsonl"))
+    parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests that a mutant gets at most")
     options, others = parser.parse_known_args()
     if options.command == "trace":
         trace(options.traces.absolute(), others or ["--ignore", "tests/repository"])
     elif options.command == "run":
-        run(options.sample, options.seed, options.keys, options.traces, options.results.absolute())
+        results = options.results.absolute()
+        done = {json.loads(line)["key"] for line in results.read_text().splitlines()} if results.exists() else set()
+        chosen = [each for each in sampled(options.sample, options.seed, options.keys) if each.key() not in done]
+        try_mutants(chosen, options.traces, results, options.budget)
     else:
         print("\n".join(mutant.key() for mutant in mutants()))
 

@@ -51,8 +51,6 @@ del sys.path[0]
 begin()
 """
 """The text of `sitecustomize.py` on the path of new processes."""
-BUDGET = 20.0
-"""Seconds of tests that a mutant gets from `make test`, and as many from `make test-rest`, by their times without a mutant."""
 NEAREST = 100
 """Tests that a mutant gets that needs a process of its own."""
 LONGEST_WAIT, LONGEST_FACTOR = 60.0, 30.0
@@ -216,8 +214,10 @@ def read_traces(folder: Path) -> dict[str, KnownTest]:
 class Trial:
     """A plugin of pytest that runs, for each mutant, the tests that reach it, and appends what happened to a file."""
 
-    def __init__(self, chosen: list[Mutant], tests: dict[str, KnownTest], results: Path, folder: Path) -> None:
-        self.chosen, self.results, self.folder = chosen, results, folder
+    def __init__(
+        self, chosen: list[Mutant], tests: dict[str, KnownTest], results: Path, folder: Path, budget: float
+    ) -> None:
+        self.chosen, self.results, self.folder, self.budget = chosen, results, folder, budget
         self.sound: dict[str, bool] = {}
         """Tests that failed with a mutant: whether they pass without one."""
         self.reached = defaultdict[tuple[str, int], list[KnownTest]](list)
@@ -227,7 +227,8 @@ class Trial:
         (folder / "sitecustomize.py").write_text(SITE)
 
     def tests_of(self, mutant: Mutant, at_import: bool = False) -> list[KnownTest]:
-        """The tests that run the mutant's lines, fastest first: of `make test`, then of `make test-rest`, as many as fit.
+        """The tests that run the mutant's lines, fastest first: of `make test`, then of `make test-rest`, as many as fit
+        in the budget, seconds without a mutant for each of the two.
 
         Lines that run at import belong to no test: then those of the mutant's folder that run any line of its file come first.
         """
@@ -236,7 +237,7 @@ class Trial:
         own = f"tests/{mutant.file.split('/')[1]}/"
         chosen: list[KnownTest] = []
         for rest in (False, True):
-            left = BUDGET
+            left = self.budget
             for test in sorted(
                 found.values(), key=lambda test: (at_import and own not in test.name, test.seconds, test.name)
             ):
@@ -358,11 +359,11 @@ def trace(folder: Path, arguments: list[str]) -> None:
     subprocess.run(command, env=environment, cwd=ROOT, check=False)
 
 
-def try_mutants(chosen: list[Mutant], traces: Path, results: Path) -> None:
+def try_mutants(chosen: list[Mutant], traces: Path, results: Path, budget: float) -> None:
     """Import the tests that reach mutants, and try each mutant."""
     import pytest
 
     with tempfile.TemporaryDirectory() as name:
-        trial = Trial(chosen, read_traces(traces), results, Path(name))
+        trial = Trial(chosen, read_traces(traces), results, Path(name), budget)
         files = {test.name.partition("::")[0] for mutant in chosen for test in trial.tests_of(mutant)}
         pytest.main([*OPTIONS, f"--basetemp={name}/tests", *sorted(files)], plugins=[trial])
