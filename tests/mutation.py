@@ -1,29 +1,27 @@
-"""Mutation testing of the core: change one place of the code, and see whether the tests of its folder notice.
+"""Mutation testing of the core: change one place of the code, and see whether a test fails.
 
-python -m tests.mutation --sample 20 --seed 0      20 mutants, by `make test` and then by `make test-rest`
-python -m tests.mutation --list                    every mutant, without a test
+python -m tests.mutation trace               run all tests once, and note the lines of the five folders that each runs
+python -m tests.mutation run --sample 500    change one place at a time, and run the tests that reach it, fastest first
+python -m tests.mutation list                every mutant, without a test
 
-A mutant runs in a copy of the checkout. One line shows each: killed by fast tests, killed by the others only, or survived.
+Results are appended to a file, one mutant per line: the same command again goes on where the last one ended.
+`tests/mutation_trials.py` has the processes.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import random
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = ("training", "buffers", "updates", "agent", "storage")
-COPIED = ("rlsdk", "tests", "examples", "docs", "benchmarks", "conftest.py", "pyproject.toml", "README.md")
-SELECTIONS = {"fast": "not slow and not full", "rest": "full and not slow"}
+from tests.mutation_trials import FOLDERS, ROOT, trace, try_mutants
+
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -45,31 +43,42 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Or: ast.And,
 }
 """Operator -> the one that replaces it. Annotations such as `int | None` have neither."""
-NO_TESTS = 5
-"""The exit status of pytest if a selection has no test."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed line of one file."""
+    """One changed place of one file."""
 
     file: str
-    line: int
+    scope: str
+    """The class and function that the place is in."""
     old: str
     new: str
+    nth: int
+    """How many places of the scope before this one have the same change."""
+    lines: tuple[int, ...]
     place: int
     """Which node of the file, in the order of `ast.walk`."""
     variant: int
 
-    def text(self) -> str:
-        """The whole changed file, without comments and blank lines."""
+    def tree(self) -> ast.Module:
+        """The whole changed file, with the lines of the file."""
         tree = ast.parse((ROOT / self.file).read_text())
         node = list(ast.walk(tree))[self.place]
         _replace(node, changed(node)[self.variant])
-        return ast.unparse(tree)
+        return tree
+
+    def codes(self) -> tuple[CodeType, CodeType]:
+        """The code of the file before and after the change."""
+        trees = ast.parse((ROOT / self.file).read_text()), self.tree()
+        return compile(trees[0], str(ROOT / self.file), "exec"), compile(trees[1], str(ROOT / self.file), "exec")
+
+    def key(self) -> str:
+        """What names this change in another version of the code, too."""
+        return f"{self.file} {self.scope} #{self.nth}: {self.old} -> {self.new}"
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.old[:70]}  ->  {self.new[:70]}"
+        return f"{self.file}:{self.lines[0]}: {self.old.splitlines()[0][:70]}  ->  {self.new.splitlines()[0][:70]}"
 
 
 def mutants(folders: Iterable[str] = FOLDERS) -> list[Mutant]:
@@ -80,14 +89,20 @@ def mutants(folders: Iterable[str] = FOLDERS) -> list[Mutant]:
 
 def mutants_of(file: str, text: str) -> Iterator[Mutant]:
     """The mutants of one file: another operator or constant, a statement less, the other branch."""
-    for place, node in enumerate(ast.walk(ast.parse(text))):
+    tree, seen = ast.parse(text), defaultdict[tuple[str, str, str], int](int)
+    scopes = dict(_scopes(tree, ""))
+    for place, node in enumerate(ast.walk(tree)):
         for variant, fields in enumerate(changed(node)):
-            old, before = ast.unparse(node), {name: getattr(node, name) for name in fields}
+            old, before = _shown(node), {name: getattr(node, name) for name in fields}
             _replace(node, fields)
-            new = ast.unparse(node)
+            new = _shown(node)
             _replace(node, before)
             if new != old:
-                yield Mutant(file, getattr(node, "lineno", 0), old.splitlines()[0], new.splitlines()[0], place, variant)
+                change = (scopes[node], old, new)
+                seen[change] += 1
+                lines = getattr(node, "test", node)
+                span = tuple(range(lines.lineno, lines.end_lineno + 1))
+                yield Mutant(file, *change, seen[change], span, place, variant)
 
 
 def changed(node: ast.AST) -> list[dict[str, object]]:
@@ -110,69 +125,54 @@ def changed(node: ast.AST) -> list[dict[str, object]]:
     return []
 
 
+def _scopes(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
+    yield node, scope
+    name = getattr(node, "name", "") if isinstance(node, ast.ClassDef | ast.FunctionDef) else ""
+    for child in ast.iter_child_nodes(node):
+        yield from _scopes(child, f"{scope}.{name}".strip("."))
+
+
+def _shown(node: ast.AST) -> str:
+    return f"if {ast.unparse(node.test)}:" if isinstance(node, ast.If) else ast.unparse(node)
+
+
 def _replace(node: ast.AST, fields: dict[str, object]) -> None:
     for name, value in fields.items():
+        if isinstance(value, ast.expr):
+            ast.copy_location(value, node)
         setattr(node, name, value)
     ast.fix_missing_locations(node)
 
 
-def killed(folder: Path, mutant: Mutant, selection: str, seconds: float) -> bool:
-    """Whether the tests of the mutant's folder fail, or take several times as long."""
-    path = folder / mutant.file
-    before = path.read_text()
-    path.write_text(mutant.text())
-    try:
-        return tested(folder, mutant.file.split("/")[1], selection, seconds) not in (0, NO_TESTS)
-    finally:
-        path.write_text(before)
+def sampled(sample: int, seed: int, listed: Path | None) -> list[Mutant]:
+    """A sample of all mutants, or of those in a file with lines of `list`."""
+    chosen = mutants()
+    random.Random(seed).shuffle(chosen)
+    keys = listed and set(listed.read_text().splitlines())
+    return [each for each in chosen if not keys or each.key() in keys][:sample]
 
 
-def tested(folder: Path, name: str, selection: str, seconds: float) -> int:
-    """The exit status of the tests of a folder; -1 if they take longer."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", SELECTIONS[selection]]
-    try:
-        done = subprocess.run(
-            [*command, f"tests/{name}"], cwd=folder, capture_output=True, timeout=seconds, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return -1
-    return done.returncode
-
-
-def main(folders: Iterable[str], sample: int, seed: int) -> None:
-    """Run a sample of mutants and print what kills them."""
-    chosen = random.Random(seed).sample(mutants(folders), sample)
-    counts = dict.fromkeys(("fast", "rest", "survived"), 0)
-    limits: dict[tuple[str, str], float] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for each in COPIED:
-            copied = shutil.copytree if (ROOT / each).is_dir() else shutil.copy
-            copied(ROOT / each, folder / each)
-        (folder / "plugins").symlink_to(ROOT / "plugins")
-        (folder / "contrib_algos").symlink_to(ROOT / "contrib_algos")
-        for mutant in chosen:
-            room = mutant.file.split("/")[1]
-            for selection in SELECTIONS:
-                if (room, selection) not in limits:
-                    began = time.monotonic()
-                    assert tested(folder, room, selection, 3600) in (0, NO_TESTS), f"tests/{room} fail without a mutant"
-                    limits[room, selection] = 30 + 4 * (time.monotonic() - began)
-            found = [each for each in SELECTIONS if killed(folder, mutant, each, limits[room, each])][:1]
-            counts[(found or ["survived"])[0]] += 1
-            print(f"{(found or ['survived'])[0]:8}  {mutant}", flush=True)
-    both = counts["fast"] + counts["rest"]
-    print(f"make test kills {counts['fast']} of {sample}; with make test-rest, {both} of {sample}")
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["trace", "run", "list"])
+    parser.add_argument("--sample", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keys", type=Path, help="a file with the lines of `list` that are to be run")
+    parser.add_argument("--traces", type=Path, default=Path("build/traces"))
+    parser.add_argument("--results", type=Path, default=Path("build/mutants.jsonl"))
+    parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests that a mutant gets at most")
+    options, others = parser.parse_known_args()
+    if options.command == "trace":
+        trace(options.traces.absolute(), others or ["--ignore", "tests/repository"])
+    elif options.command == "run":
+        results = options.results.absolute()
+        done = {json.loads(line)["key"] for line in results.read_text().splitlines()} if results.exists() else set()
+        chosen = [each for each in sampled(options.sample, options.seed, options.keys) if each.key() not in done]
+        try_mutants(chosen, options.traces, results, options.budget)
+    else:
+        print("\n".join(mutant.key() for mutant in mutants()))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sample", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folders", nargs="+", default=FOLDERS)
-    parser.add_argument("--list", action="store_true")
-    options = parser.parse_args()
-    if options.list:
-        print("\n".join(map(str, mutants(options.folders))))
-    else:
-        main(options.folders, options.sample, options.seed)
+    main()
