@@ -4,7 +4,7 @@ python -m tests.mutation trace               run all tests once, and note the li
 python -m tests.mutation run --sample 500    change one place at a time, and run the tests that reach it, fastest first
 python -m tests.mutation list                every mutant, without a test
 
-Results are appended to a file, one mutant per line: the same command again goes on where the last one ended.
+Results are appended to a file, one mutant per line: the same command again continues where the last one ended.
 `tests/mutation_trials.py` has the processes.
 """
 

@@ -86,7 +86,7 @@ class Traces:
         threading.settrace(self._called)
 
     def write(self, test: str, **entries: Any) -> None:
-        """Append the lines since the last call, and begin anew."""
+        """Append the lines since the last call, and forget them."""
         sys.settrace(None)
         found = {Path(file).relative_to(ROOT).as_posix(): sorted(lines) for file, lines in self.lines.items() if lines}
         with self.file.open("a") as file:
@@ -227,7 +227,7 @@ class Trial:
         (folder / "sitecustomize.py").write_text(SITE)
 
     def tests_of(self, mutant: Mutant, at_import: bool = False) -> list[KnownTest]:
-        """The tests that run the mutant's lines, fastest first: of `make test`, then of `make test-rest`, as many as fit
+        """The tests that run the mutant's lines, fastest first: of `make test`, then of `make test-rest`, those that fit
         in the budget, seconds without a mutant for each of the two.
 
         Lines that run at import belong to no test: then those of the mutant's folder that run any line of its file come first.
