@@ -12,6 +12,7 @@ NOISE = frozenset(
     {torch.randn, torch.rand, torch.randn_like, torch.rand_like, torch.normal, torch.bernoulli, torch.poisson}
     | {Tensor.normal_, Tensor.uniform_, Tensor.exponential_, Tensor.bernoulli_, Tensor.log_normal_, Tensor.bernoulli}
 )
+BITS = frozenset({torch.bernoulli, Tensor.bernoulli_, Tensor.bernoulli})
 INDICES = frozenset({torch.randint, torch.multinomial, Tensor.multinomial, Tensor.random_})
 
 
@@ -28,7 +29,8 @@ class EqualNoise(TorchFunctionMode):
 
         Args:
             order: int64 [N], the places of the rows 0 ... N-1 in the batch.
-            fill: the number that all random numbers are, also for batches of another size; drawn row numbers are then 0.
+            fill: the number that all random numbers are, also for batches of another size; drawn row numbers are then 0,
+                and drawn bits 1.
                 None: the first of the random numbers.
         """
         super().__init__()
@@ -53,5 +55,5 @@ class EqualNoise(TorchFunctionMode):
                 if self.fill is None:
                     found.copy_(found.flatten()[0].clone().expand_as(found))
                 else:
-                    found.fill_(0.0 if func in INDICES else self.fill)
+                    found.fill_(0.0 if func in INDICES else 1.0 if func in BITS else self.fill)
         return found

@@ -7,12 +7,14 @@ The module has one of these functions, or both:
 
 | argument | is |
 |---|---|
-| `networks` | path, such as "algorithm.target.network" -> a float64 copy of the network, or of a tensor of the algorithm |
+| `networks` | path, such as "algorithm.target.network" -> a float64 copy of the network, or of a tensor of the algorithm, or a |
+| | whole number of the algorithm, such as "algorithm.updates" |
 | `batch` | the batch that `update` gets, with float64 numbers |
 | `config` | the settings |
-| `noise` | the number that every random number of the update is |
+| `noise` | the number that every random number of the update is; a drawn row number is 0, a drawn bit 1, no order is changed |
 
-`losses` returns path of an optimizer, such as "algorithm.optimizer" -> its loss, 0-d, or the losses of its first steps.
+`losses` returns path of an optimizer, such as "algorithm.optimizer" -> its loss, 0-d, or the losses of its first steps. A step
+along another direction than a gradient has the loss (direction * parameter).sum(), whose gradient the direction is.
 `after` returns path of a tensor, such as "algorithm.std" -> its value after an update whose optimizers make no steps. The path
 "candidates" is what `propose` of a population method returns before the update. A rollout is one minibatch, and has no fillers.
 Half of the training is over. Both leave out what they have no formula for.
@@ -259,7 +261,8 @@ def _exact_networks(found: Found) -> tuple[dict[str, Any], list[tuple[Tensor, Te
     originals: dict[str, Any] = {**found.modules, **found.tensors}
     networks = deepcopy({**originals, **{path: each.double() for path, each in found.numbers.items()}})
     copies = _copied_parameters(originals, networks)
-    return {path: _exact(each) if isinstance(each, nn.Module) else each for path, each in networks.items()}, copies
+    exact = {path: _exact(each) if isinstance(each, nn.Module) else each for path, each in networks.items()}
+    return {**exact, **found.counts}, copies
 
 
 def _exact(network: nn.Module) -> nn.Module:

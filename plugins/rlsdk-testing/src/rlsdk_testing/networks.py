@@ -42,6 +42,8 @@ class Found:
         """Path -> leaf tensor that requires gradients and belongs to no module."""
         self.numbers: dict[str, Tensor] = {}
         """Path -> other float tensor of the algorithm, such as a running mean, that belongs to no module."""
+        self.counts: dict[str, int] = {}
+        """Path -> whole number of the algorithm, such as the number of its updates."""
         self._seen: dict[int, object] = {}
         parts = agent.parts
         roots = {"policy": parts.policy, "algorithm": parts.algorithm, "behavior": parts.behavior, "plan": parts.plan}
@@ -81,6 +83,8 @@ class Found:
         }
 
     def _look(self, path: str, value: object, depth: int) -> None:
+        if type(value) is int and path.startswith("algorithm."):  # no bool; equal numbers are one object
+            self.counts[path] = value
         if value is None or isinstance(value, (*LEAVES, type, ModuleType)) or depth > DEPTH or id(value) in self._seen:
             return
         self._seen[id(value)] = value
