@@ -1,0 +1,103 @@
+"""Batch renormalization, and its place in the networks. Source: Ioffe 2017, arXiv:1702.03275."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from rlsdk.networks import ContinuousCritics, OwnCritics, SquashedActor, features_dim
+from rlsdk.settings import widths
+from rlsdk_crossq.config import CrossQPolicyConfig
+
+LARGEST_SCALE, LARGEST_SHIFT = 3.0, 5.0
+"""Bounds of the correction r (from 1 / 3 to 3) and d (from -5 to 5), as in sb3-contrib."""
+LEAST = 1e-12
+"""The root of a smaller variance is that of this number, because the root of 0 has no finite gradient."""
+
+
+class BatchRenorm(nn.Module):
+    """Normalizes each of F features: [N, F] -> [N, F], or [C, N, F] -> [C, N, F] with own statistics of C critics.
+
+    It uses running statistics. Inside `batch_statistics` it uses those of the batch, and moves the running ones towards
+    them. After `warm_up` such passes, the result is corrected towards running statistics, by bounded numbers r and d
+    without gradient.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    passes: Tensor
+
+    def __init__(self, shape: Sequence[int], networks: CrossQPolicyConfig) -> None:
+        """`shape` is (F,) or (C, F)."""
+        super().__init__()
+        self.momentum, self.eps = networks.batch_norm_momentum, networks.batch_norm_eps
+        self.warm_up = networks.renorm_warmup_steps
+        self.scale, self.bias = nn.Parameter(torch.ones(*shape)), nn.Parameter(torch.zeros(*shape))
+        self.register_buffer("mean", torch.zeros(*shape))
+        self.register_buffer("variance", torch.ones(*shape))
+        self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
+        # not `training`: whoever calls `train()` would make predictions depend on the other rows of the batch
+        self.in_batch = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, F] -> [N, F], or [C, N, F] -> [C, N, F]."""
+        mean, variance = self._of_batch(x) if self.in_batch else (self.mean, self.variance)
+        factor = self.scale * (variance + self.eps).rsqrt()
+        return torch.addcmul(self.bias.unsqueeze(-2), x - mean.unsqueeze(-2), factor.unsqueeze(-2))
+
+    def _of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The (mean, variance), with the shape of the parameters, with which a training pass normalizes [.., N, F]."""
+        # with N - 1 in the denominator, as sb3-contrib computes it
+        variance, mean = torch.var_mean(x, dim=-2)
+        found = mean, variance
+        if int(self.passes) > self.warm_up:
+            with torch.no_grad():
+                running = (self.variance + self.eps).sqrt()
+                r = ((variance + self.eps).sqrt() / running).clamp(1.0 / LARGEST_SCALE, LARGEST_SCALE)
+                d = ((mean - self.mean) / running).clamp(-LARGEST_SHIFT, LARGEST_SHIFT)
+            found = mean - d * variance.clamp_min(LEAST).sqrt() / r, variance / r.square()
+        with torch.no_grad():
+            self.mean.lerp_(mean, self.momentum)
+            self.variance.lerp_(variance, self.momentum)
+            self.passes += 1
+        return found
+
+
+@contextmanager
+def batch_statistics(network: nn.Module) -> Iterator[None]:
+    """Make the `BatchRenorm` layers of a network normalize by statistics of the batch inside the `with` block."""
+    layers = [layer for layer in network.modules() if isinstance(layer, BatchRenorm)]
+    for layer in layers:
+        layer.in_batch = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.in_batch = False
+
+
+def normalize(actor: SquashedActor, critics: ContinuousCritics | OwnCritics, networks: CrossQPolicyConfig) -> None:
+    """Put a `BatchRenorm` before every linear layer of actor and critics. Encoders and networks of users have none."""
+    # an actor without hidden layers has none either, as in sb3-contrib
+    if len(actor.body):
+        hidden = widths(networks.net_arch, "pi", ())
+        shapes = [(width,) for width in (features_dim(actor.encoder), *hidden)]
+        actor.body = _normalized(actor.body, shapes, networks)
+    if isinstance(critics, ContinuousCritics):
+        ensemble, inputs = critics.ensemble, features_dim(critics.encoder) + actor.scale.size
+        each = [(ensemble.members, width) for width in (inputs, *widths(networks.net_arch, "qf", ()))]
+        ensemble.layers = _normalized(ensemble.layers, each, networks)
+
+
+def _normalized(
+    layers: nn.Sequential, shapes: Sequence[tuple[int, ...]], networks: CrossQPolicyConfig
+) -> nn.Sequential:
+    """The layers, which are pairs of a linear layer and an activation, with one layer of `shapes` before each pair."""
+    found: list[nn.Module] = []
+    # the last pair is a linear layer alone, or empty if the heads of the actor follow
+    for number, shape in enumerate(shapes):
+        found += [BatchRenorm(shape, networks), *layers[2 * number : 2 * number + 2]]
+    return nn.Sequential(*found)
