@@ -22,7 +22,6 @@ from matplotlib.figure import Figure
 
 import rlsdk
 import rlsdk_zoo as zoo
-from rlsdk.callbacks import EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation import run_episodes
 from rlsdk.registry import preset
@@ -30,6 +29,7 @@ from rlsdk_bc import BC
 from rlsdk_datasets import Dataset
 from rlsdk_interchange import record_episodes
 from rlsdk_ppo import PPO
+from rlsdk_sb3 import EvalCallback
 
 LANDER, GOAL, STEPS, EVERY = "LunarLander-v3", 200, 655_360, 32_768
 """The environment in which PPO continues from a clone, the return to reach, the steps of PPO, and the steps between

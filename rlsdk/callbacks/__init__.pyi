@@ -1,17 +1,11 @@
 from rlsdk.callbacks.callback import Callback as Callback
-from rlsdk.callbacks.callback import CallbackList as CallbackList
 from rlsdk.callbacks.callback import LambdaCallback as LambdaCallback
 from rlsdk.callbacks.callback import StepCounter as StepCounter
 from rlsdk.callbacks.checkpoint import CheckpointCallback as CheckpointCallback
 from rlsdk.callbacks.checkpoint import RestoreOnDivergence as RestoreOnDivergence
 from rlsdk.callbacks.checkpoint import set_aside as set_aside
 from rlsdk.callbacks.evaluation import EvalCallback as EvalCallback
-from rlsdk.callbacks.periodic import EveryNSteps as EveryNSteps
-from rlsdk.callbacks.periodic import LogEveryNSteps as LogEveryNSteps
 from rlsdk.callbacks.periodic import ParameterHistograms as ParameterHistograms
 from rlsdk.callbacks.periodic import ProgressBar as ProgressBar
-from rlsdk.callbacks.periodic import StopOnMaxEpisodes as StopOnMaxEpisodes
-from rlsdk.callbacks.periodic import StopOnNoImprovement as StopOnNoImprovement
-from rlsdk.callbacks.periodic import StopOnRewardThreshold as StopOnRewardThreshold
 from rlsdk.training.run import Run as Run
 from rlsdk.training.run import says_stop as says_stop

@@ -157,6 +157,10 @@ class StepCounter:
         other.start(self.passed * self.every)
         return other
 
+    def begin(self, run: Run) -> None:
+        """Begin with a training, whose rounds may be longer than the interval; see `start`."""
+        self.start(run.num_timesteps, steps_of_round(run.driven))
+
     def start(self, steps: int, round_steps: int = 0) -> None:
         """Begin at `steps`. Warn if rounds of `round_steps` steps are longer than the interval, which then ends only with
         them; 0: the length of rounds is not known."""
@@ -172,16 +176,6 @@ class StepCounter:
         # One round may pass several intervals; the caller acts once for all of them.
         before, self.passed = self.passed, steps // self.every
         return self.passed > before
-
-
-@explain_names
-class CallbackList(list[object]):
-    """A list of callbacks that is passed as one callback; a plain list has the same effect."""
-
-    @property
-    def callbacks(self) -> list[object]:
-        """The callbacks in this list."""
-        return list(self)
 
 
 class ForeignCallback(Protocol):

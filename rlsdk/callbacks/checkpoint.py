@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlsdk.callbacks.callback import Callback, StepCounter, steps_of_round
+from rlsdk.callbacks.callback import Callback, StepCounter
 from rlsdk.errors import ArtifactError, DivergenceError, SettingsError
 from rlsdk.records import Report
 from rlsdk.runtime.output import counted, print_line
@@ -92,7 +92,7 @@ class CheckpointCallback(Callback):
         self.counter = self.counter.changed(value)
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.counter.start(run.num_timesteps, steps_of_round(run.driven))
+        self.counter.begin(run)
         # Now: a file of this name that appears later was written by another training.
         self._divide_files(run.agent)
         return None

@@ -1,4 +1,4 @@
-"""Callbacks that act at intervals, stop the training, show its progress or end it on Ctrl-C."""
+"""Callbacks that draw histograms of the parameters, show the progress of the training, or end it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,88 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from rlsdk.callbacks.callback import Callback, LambdaCallback, StepCounter, steps_of_round
-from rlsdk.errors import SettingsError
-from rlsdk.records import EnvStep, Report
+from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.records import Report
 from rlsdk.runtime.output import LossyStream, is_quiet, print_line
-from rlsdk.training.run import Run, says_stop
+from rlsdk.training.run import Run
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from rlsdk.evaluation.evaluate import Evaluation
-
 ResultT = TypeVar("ResultT")
-
-
-class EveryNSteps(Callback):
-    """Calls a function `f(run)`, or `on_report` of a callback, every `n_steps` environment steps; False stops the training.
-
-    The call is at the end of the round in which the interval ends. A list has several callbacks. `rlsdk_sb3.EveryNTimesteps`
-    calls a `BaseCallback` right after the step.
-    """
-
-    def __init__(self, n_steps: int, callback: object) -> None:
-        """Raises SettingsError if `callback` is neither a function nor a callback."""
-        self.rounds = StepCounter(n_steps, "EveryNSteps n_steps")
-        if callable(callback) and not isinstance(callback, Callback):
-            function = cast("Callable[[Run], bool | None]", callback)
-            self.children: list[Callback] = [LambdaCallback(on_report=lambda run, _: function(run))]
-        else:
-            self.children = _own(callback)
-
-    @property
-    def n_steps(self) -> int:
-        """The number of environment steps between two calls."""
-        return self.rounds.every
-
-    @n_steps.setter
-    def n_steps(self, value: int) -> None:
-        self.rounds = self.rounds.changed(value)
-
-    def on_training_start(self, run: Run) -> bool | None:
-        self.rounds.start(run.num_timesteps, steps_of_round(run.driven))
-        answers = [child.on_training_start(run) for child in self.children]
-        return not any(map(says_stop, answers))
-
-    def on_report(self, run: Run, report: Report) -> bool | None:
-        if not self.rounds.due(run.num_timesteps):
-            return None
-        answers = [child.on_report(run, report) for child in self.children]
-        return not any(map(says_stop, answers))
-
-    def on_training_end(self, run: Run) -> bool | None:
-        for child in self.children:
-            child.on_training_end(run)
-        return None
-
-
-def _own(callback: object) -> list[Callback]:
-    """The callbacks in nested lists."""
-    if isinstance(callback, list | tuple):
-        return [one for item in callback for one in _own(item)]
-    if isinstance(callback, Callback):
-        return [callback]
-    raise SettingsError(
-        f"EveryNSteps cannot call {callback!r}; pass a function f(run), a Callback or a list of them; rlsdk_sb3.EveryNTimesteps"
-        " takes a BaseCallback too"
-    )
-
-
-class LogEveryNSteps(Callback):
-    """Writes the metrics every `n_steps` environment steps, also within rounds, in addition to the logs of `log_interval`."""
-
-    def __init__(self, n_steps: int) -> None:
-        self.counter = StepCounter(n_steps, "LogEveryNSteps n_steps")
-
-    def on_training_start(self, run: Run) -> None:
-        self.counter.start(run.num_timesteps, run.agent.context.num_envs)
-
-    def on_step(self, run: Run, step: EnvStep) -> None:
-        if self.counter.due(run.num_timesteps):
-            run.log()
 
 
 class ParameterHistograms(Callback):
@@ -102,7 +31,7 @@ class ParameterHistograms(Callback):
         self.counter = StepCounter(every, "ParameterHistograms every")
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.counter.start(run.num_timesteps, steps_of_round(run.driven))
+        self.counter.begin(run)
         # At the start too: it raises if no sink takes histograms, before training time is spent.
         run.write_histograms()
         return None
@@ -111,95 +40,6 @@ class ParameterHistograms(Callback):
         if self.counter.due(run.num_timesteps):
             run.write_histograms()
         return None
-
-
-SOURCES = ("evaluation", "training")
-
-
-class StopOnRewardThreshold(Callback):
-    """Stops training once the mean return of an evaluation, or of the recent training episodes, reaches `reward_threshold`.
-
-    With `on="evaluation"` the run needs an `EvalCallback`. With `on="training"` training stops only when the window of recent
-    episodes (`stats_window_size`) is full.
-    """
-
-    def __init__(self, reward_threshold: float, verbose: int = 0, *, on: str = "evaluation") -> None:
-        if on not in SOURCES:
-            raise SettingsError(f"StopOnRewardThreshold on = {on!r} must be one of {', '.join(SOURCES)}")
-        self.reward_threshold, self.verbose, self.on = float(reward_threshold), verbose, on
-
-    def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
-        return self.on != "evaluation" or self._continues(run, evaluation.mean)
-
-    def on_report(self, run: Run, report: Report) -> bool | None:
-        if (
-            self.on != "training"
-            or not report.episodes
-            or len(run.episode_statistics.window) < (run.episode_statistics.window.maxlen or 1)
-        ):
-            return None
-        mean = run.mean_return
-        return mean is None or self._continues(run, mean)
-
-    def _continues(self, run: Run, mean: float) -> bool:
-        reached = mean >= self.reward_threshold
-        if reached and self.verbose:
-            print_line(
-                f"training stops at step {run.num_timesteps}: the mean return {mean:.2f} has reached {self.reward_threshold}"
-            )
-        return not reached
-
-
-class StopOnNoImprovement(Callback):
-    """Stops training after `evaluations` evaluations in a row without a better mean return; the first `start_after` do not
-    count."""
-
-    def __init__(self, evaluations: int, *, start_after: int = 0, verbose: int = 0) -> None:
-        if evaluations < 1 or start_after < 0:
-            raise SettingsError(
-                f"StopOnNoImprovement({evaluations}, start_after={start_after}): at least 1, and not negative"
-            )
-        self.evaluations, self.start_after, self.verbose = evaluations, start_after, verbose
-        self.seen, self.since_best, self.best = 0, 0, float("-inf")
-
-    def on_training_start(self, run: Run) -> bool | None:
-        self.seen, self.since_best, self.best = 0, 0, float("-inf")
-        return None
-
-    def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
-        self.seen += 1
-        better = evaluation.mean > self.best
-        self.best = max(self.best, evaluation.mean)
-        self.since_best = 0 if better or self.seen <= self.start_after else self.since_best + 1
-        if self.since_best >= self.evaluations and self.verbose:
-            print_line(
-                f"training stops at step {run.num_timesteps}: no better evaluation in the last {self.since_best}"
-            )
-        return self.since_best < self.evaluations
-
-
-class StopOnMaxEpisodes(Callback):
-    """Stops training after `max_episodes` episodes, multiplied by the number of environments that are stepped together.
-
-    Training ends before the next step; plans that play whole episodes finish the running ones first.
-    """
-
-    def __init__(self, max_episodes: int, verbose: int = 0) -> None:
-        if isinstance(max_episodes, bool) or not isinstance(max_episodes, int) or max_episodes < 1:
-            raise SettingsError(f"StopOnMaxEpisodes max_episodes = {max_episodes!r} must be a positive whole number")
-        self.max_episodes, self.verbose = max_episodes, verbose
-        self.n_episodes = 0
-
-    def on_training_start(self, run: Run) -> None:
-        self.n_episodes = 0
-
-    def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        self.n_episodes += len(step.episodes)
-        # stable-baselines3 defines `max_episodes` per environment.
-        over = self.n_episodes >= self.max_episodes * len(step.reward)
-        if over and self.verbose:
-            print_line(f"training stops at step {run.num_timesteps}: {self.n_episodes} episodes were played")
-        return not over
 
 
 REFRESH = 0.2

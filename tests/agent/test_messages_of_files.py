@@ -10,13 +10,14 @@ import gymnasium
 import pytest
 
 import rlsdk
-from rlsdk.callbacks import CheckpointCallback, EvalCallback
+from rlsdk.callbacks import CheckpointCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError
 from rlsdk_bc import BC
 from rlsdk_dqn import DQN
 from rlsdk_interchange import record_episodes
 from rlsdk_recurrent_ppo import RecurrentPPO
+from rlsdk_sb3 import EvalCallback
 from rlsdk_trpo import TRPO
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [4]}, "seed": 0}

@@ -15,7 +15,6 @@ import numpy as np
 
 import rlsdk
 import rlsdk_zoo as zoo
-from rlsdk.callbacks.evaluation import EvaluationLog
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.evaluation.evaluate import Evaluation
 from rlsdk.records import Episode
@@ -41,6 +40,7 @@ from rlsdk_lab.report import write_report
 from rlsdk_lab.rl_zoo import rl_zoo_preset
 from rlsdk_lab.scores import score_of
 from rlsdk_lab.suite import load_suite
+from rlsdk_sb3.evaluations import EvaluationLog
 from tests.plugin_site import Site, on_path
 
 SMALL: dict[str, Any] = {"n_delta": 2, "policy_kwargs": {"net_arch": [4]}}

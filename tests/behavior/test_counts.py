@@ -12,12 +12,13 @@ import gymnasium
 import pytest
 
 import rlsdk
-from rlsdk.callbacks import CheckpointCallback, EvalCallback, EveryNSteps
+from rlsdk.callbacks import CheckpointCallback, EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError
 from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
 from rlsdk.executors import make_executor
 from rlsdk_interchange import record_episodes
+from rlsdk_sb3 import EveryNTimesteps
 from tests.tables import in_one_test
 
 ENV = "rlsdk/IdentityEnv-v0"
@@ -55,7 +56,7 @@ CALLS: dict[str, Callable[[Any, Path], object]] = {
     "EvalCallback n_eval_episodes": lambda value, _: EvalCallback(ENV, n_eval_episodes=value),
     "EvalCallback eval_freq": lambda value, _: EvalCallback(ENV, eval_freq=value),
     "CheckpointCallback": lambda value, data: CheckpointCallback(value, data.parent),
-    "EveryNSteps": lambda value, _: EveryNSteps(value, lambda run: None),
+    "EveryNTimesteps": lambda value, _: EveryNTimesteps(value, lambda run: None),
     "n_steps": lambda value, _: ppo(n_steps=value).learn(8),
     "batch_size": lambda value, _: ppo(batch_size=value),
     "n_epochs": lambda value, _: ppo(n_epochs=value),

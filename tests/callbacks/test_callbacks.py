@@ -16,12 +16,8 @@ from rlsdk.callbacks import (
     Callback,
     CheckpointCallback,
     EvalCallback,
-    EveryNSteps,
     LambdaCallback,
-    LogEveryNSteps,
     ParameterHistograms,
-    StopOnNoImprovement,
-    StopOnRewardThreshold,
 )
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
@@ -31,6 +27,12 @@ from rlsdk.registry import unregister
 from rlsdk.sinks import TensorBoardSink
 from rlsdk.tree import flatten, leaves
 from rlsdk_envs.toy import ChainEnv, IdentityEnv
+from rlsdk_sb3 import (
+    EveryNTimesteps,
+    LogEveryNTimesteps,
+    StopTrainingOnNoModelImprovement,
+    StopTrainingOnRewardThreshold,
+)
 from rlsdk_tqc import TQC
 from tests.small_algorithms import register_reinforce
 
@@ -105,24 +107,24 @@ def test_watching_steps_changes_nothing() -> None:
 @pytest.mark.parametrize("n_envs", [1, 3, 8])
 def test_every_n_steps_counts_environment_steps(n_envs: int) -> None:
     seen: list[int] = []
-    off_policy(n_envs).learn(120, callback=EveryNSteps(24, lambda run: seen.append(run.num_timesteps)))
+    off_policy(n_envs).learn(120, callback=EveryNTimesteps(24, lambda run: seen.append(run.num_timesteps)))
     assert seen == [-(-k // n_envs) * n_envs for k in (24, 48, 72, 96, 120)]
 
     class Child(Callback):
         def on_report(self, run: Any, report: Any) -> bool | None:
             return False
 
-    assert off_policy(n_envs).learn(120, callback=EveryNSteps(48, Child())).num_timesteps == 48
+    assert off_policy(n_envs).learn(120, callback=EveryNTimesteps(48, Child())).num_timesteps == 48
 
 
 @pytest.mark.parametrize(
     ("make", "callback", "every"),
     [
         (on_policy, lambda: EvalCallback(IdentityEnv(4, episode_length=10), eval_freq=7, verbose=0), 8),
-        (on_policy, lambda: EveryNSteps(7, lambda run: None), 8),
+        (on_policy, lambda: EveryNTimesteps(7, lambda run: None), 8),
         (on_policy, lambda: ParameterHistograms(7), 8),
-        (off_policy, lambda: EveryNSteps(2, lambda run: None), 3),
-        (off_policy, lambda: LogEveryNSteps(2), 3),
+        (off_policy, lambda: EveryNTimesteps(2, lambda run: None), 3),
+        (off_policy, lambda: LogEveryNTimesteps(2), 3),
     ],
 )
 def test_an_interval_shorter_than_a_round_is_named_at_the_start(
@@ -133,7 +135,7 @@ def test_an_interval_shorter_than_a_round_is_named_at_the_start(
         agent.set_logger(TensorBoardSink.in_folder(tmp_path))
     with pytest.warns(UserWarning, match=rf"takes effect only every {every} steps, at the end of a round; raise it"):
         agent.learn(8, callback=callback())
-    longer = EveryNSteps(every, lambda run: None)
+    longer = EveryNTimesteps(every, lambda run: None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         agent.learn(8, callback=longer)
@@ -169,24 +171,26 @@ class Graded(EvalCallback):
 
 def test_stopping_rules() -> None:
     results = [1.0, 3.0, 2.0, 2.5, 4.0, 1.0, 1.0, 1.0, 9.0, 9.0]
-    rule = StopOnRewardThreshold(2.9)
+    rule = StopTrainingOnRewardThreshold(2.9)
     assert off_policy().learn(100, callback=[Graded(results), rule]).num_timesteps == 20
-    assert off_policy().learn(100, callback=[Graded(results), StopOnNoImprovement(2)]).num_timesteps == 40
-    assert off_policy().learn(100, callback=[Graded(results), StopOnNoImprovement(3)]).num_timesteps == 80
-    late = StopOnNoImprovement(2, start_after=5)
+    assert off_policy().learn(100, callback=[Graded(results), StopTrainingOnNoModelImprovement(1)]).num_timesteps == 40
+    assert off_policy().learn(100, callback=[Graded(results), StopTrainingOnNoModelImprovement(2)]).num_timesteps == 80
+    late = StopTrainingOnNoModelImprovement(1, min_evals=5)
     assert off_policy().learn(100, callback=[Graded(results), late]).num_timesteps == 70
-    child = Graded(results, callback_on_new_best=StopOnRewardThreshold(3.5))
+    child = Graded(results, callback_on_new_best=StopTrainingOnRewardThreshold(3.5))
     assert off_policy().learn(100, callback=child).num_timesteps == 50
-    after = Graded(results, callback_after_eval=StopOnNoImprovement(2))
+    after = Graded(results, callback_after_eval=StopTrainingOnNoModelImprovement(1))
     assert off_policy().learn(100, callback=after).num_timesteps == 40
-    training = StopOnRewardThreshold(10.0, on="training")  # every episode of the chain returns 0 + 1 + 2 + 3 + 4
+    training = StopTrainingOnRewardThreshold(
+        10.0, on="training"
+    )  # every episode of the chain returns 0 + 1 + 2 + 3 + 4
     assert off_policy(stats_window_size=4).learn(100, callback=training).num_timesteps == 20
     with pytest.raises(SettingsError, match="evaluation, training"):
-        StopOnRewardThreshold(1.0, on="tests")
-    with pytest.raises(SettingsError, match="at least 1"):
-        StopOnNoImprovement(0)
+        StopTrainingOnRewardThreshold(1.0, on="tests")
+    with pytest.raises(SettingsError, match="at least 0"):
+        StopTrainingOnNoModelImprovement(-1)
     with pytest.raises(SettingsError, match="positive number of environment steps"):
-        EveryNSteps(0, print)
+        EveryNTimesteps(0, print)
 
 
 def test_children_of_an_evaluation_hear_of_real_evaluations() -> None:

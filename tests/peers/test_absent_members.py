@@ -13,7 +13,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.callbacks import CallbackList, CheckpointCallback, LambdaCallback, StopOnRewardThreshold
+from rlsdk.callbacks import CheckpointCallback, LambdaCallback
 from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
 from rlsdk_acer import ACER
 from rlsdk_ars import ARS
@@ -21,6 +21,7 @@ from rlsdk_envs.toy import BitFlippingEnv, IdentityEnv, InvalidActionEnvDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_recurrent_ppo import RecurrentPPO
+from rlsdk_sb3 import CallbackList, StopTrainingOnRewardThreshold
 from rlsdk_sb3.names import OF_PACKAGES as ELSEWHERE
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
@@ -171,7 +172,7 @@ def test_every_documented_name_is_one_of_the_peers() -> None:
 
 
 def test_of_callbacks() -> None:
-    for callback in (StopOnRewardThreshold(1.0), CheckpointCallback(10, "x"), CallbackList([])):
+    for callback in (StopTrainingOnRewardThreshold(1.0), CheckpointCallback(10, "x"), CallbackList([])):
         for name, instead in {"locals": "BaseCallback", "n_calls": "run.num_timesteps", "model": "run.agent"}.items():
             require_advice(callback, name, instead)
         require_advice(callback, "parent", "run.notify")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlsdk.callbacks import CheckpointCallback, EvalCallback, LambdaCallback
+from rlsdk.callbacks import CheckpointCallback, LambdaCallback
 from rlsdk.callbacks.checkpoint import set_aside
 from rlsdk.errors import ArtifactError
 from rlsdk.runs.directory import RunDirectory
@@ -21,6 +21,7 @@ from rlsdk_envs.toy import ChainEnv
 from rlsdk_interchange import RecordEpisodes
 from rlsdk_ppo import PPO
 from rlsdk_ppo.config import PPOConfig
+from rlsdk_sb3 import EvalCallback
 
 MOVED = r"would be replaced by this training; moved to .*earlier_\d"
 

@@ -14,11 +14,10 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.callbacks import LogEveryNSteps
 from rlsdk.errors import SettingsError
 from rlsdk.sinks import ConsoleSink, CsvSink, Figure, HParam, Image, JsonlSink, Logger, Sink, Video
 from rlsdk_envs.toy import ChainEnv
-from rlsdk_sb3 import BaseCallback, CSVOutputFormat, TensorBoardOutputFormat, configure
+from rlsdk_sb3 import BaseCallback, CSVOutputFormat, LogEveryNTimesteps, TensorBoardOutputFormat, configure
 
 
 def agent(**settings: Any) -> Any:
@@ -126,7 +125,7 @@ def test_logs_can_be_written_at_any_step() -> None:
     sink = RecordingSink()
     model = agent()
     model.set_logger(sink)
-    model.learn(24, callback=LogEveryNSteps(3), log_interval=100)
+    model.learn(24, callback=LogEveryNTimesteps(3), log_interval=100)
     assert [step for step, _ in sink.rows] == [3, 6, 9, 12, 15, 18, 21, 24]
     assert "rollout/ep_rew_mean" in sink.rows[2][1]
     assert sink.rows[2][1]["time/total_timesteps"] == 9

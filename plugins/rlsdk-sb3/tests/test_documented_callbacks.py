@@ -11,13 +11,14 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.callbacks import CallbackList, CheckpointCallback, LambdaCallback
+from rlsdk.callbacks import CheckpointCallback, LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, MaskError, SettingsError
 from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
 from rlsdk_envs.toy import ChainEnv, InvalidActionEnvDiscrete
 from rlsdk_sb3 import (
     BaseCallback,
+    CallbackList,
     EvalCallback,
     EventCallback,
     EveryNTimesteps,

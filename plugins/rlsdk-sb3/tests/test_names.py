@@ -32,7 +32,7 @@ for name, env, settings in (
 """
 UNUSED = "assert not [name for name in sys.modules if name.startswith('rlsdk_sb3')]"
 WITHOUT = """
-from rlsdk.callbacks import EveryNSteps
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.evaluation import evaluate_policy
 from rlsdk.errors import RlsdkError
 
@@ -52,7 +52,7 @@ for text in (
     refused(lambda: evaluate_policy(model, "CartPole-v1", 1, callback=lambda scope, _: None)),
 ):
     assert "rlsdk-sb3" in text and "pip install" in text and "\\n" not in text, text
-model.learn(8, callback=EveryNSteps(4, lambda run: None))
+model.learn(8, callback=LambdaCallback(on_report=lambda run, _: None))
 assert "get_env" in dir(model) and "gama" in refused(lambda: model.gama)
 model._mine = 1
 assert model._mine == 1

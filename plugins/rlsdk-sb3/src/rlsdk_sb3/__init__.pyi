@@ -1,14 +1,15 @@
 from rlsdk_sb3.callbacks import BaseCallback as BaseCallback
-from rlsdk_sb3.callbacks import EvalCallback as EvalCallback
+from rlsdk_sb3.callbacks import CallbackList as CallbackList
 from rlsdk_sb3.callbacks import EventCallback as EventCallback
 from rlsdk_sb3.callbacks import EveryNTimesteps as EveryNTimesteps
 from rlsdk_sb3.callbacks import FunctionCallback as FunctionCallback
 from rlsdk_sb3.callbacks import LogEveryNTimesteps as LogEveryNTimesteps
-from rlsdk_sb3.callbacks import MaskableEvalCallback as MaskableEvalCallback
 from rlsdk_sb3.callbacks import ProgressBarCallback as ProgressBarCallback
 from rlsdk_sb3.callbacks import StopTrainingOnMaxEpisodes as StopTrainingOnMaxEpisodes
 from rlsdk_sb3.callbacks import StopTrainingOnNoModelImprovement as StopTrainingOnNoModelImprovement
 from rlsdk_sb3.callbacks import StopTrainingOnRewardThreshold as StopTrainingOnRewardThreshold
+from rlsdk_sb3.evaluations import EvalCallback as EvalCallback
+from rlsdk_sb3.evaluations import MaskableEvalCallback as MaskableEvalCallback
 from rlsdk_sb3.extractors import BaseFeaturesExtractor as BaseFeaturesExtractor
 from rlsdk_sb3.extractors import CombinedExtractor as CombinedExtractor
 from rlsdk_sb3.extractors import FlattenExtractor as FlattenExtractor

@@ -1,27 +1,16 @@
-"""Callbacks of stable-baselines3: its base classes, their adapter to `rlsdk.callbacks.Callback`, and its names of others."""
+"""Callbacks of stable-baselines3: its base classes, their adapter to `rlsdk.callbacks.Callback`, intervals, stopping rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
+from typing import TYPE_CHECKING, TypeGuard, cast
 
-from rlsdk.callbacks import (
-    Callback,
-    EveryNSteps,
-    LogEveryNSteps,
-    ProgressBar,
-    StepCounter,
-    StopOnMaxEpisodes,
-    StopOnNoImprovement,
-    StopOnRewardThreshold,
-    says_stop,
-)
-from rlsdk.callbacks import EvalCallback as Evaluating
+from rlsdk.callbacks import Callback, LambdaCallback, ProgressBar, StepCounter, says_stop
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation import Evaluation
+from rlsdk.interfaces import explain_names
 from rlsdk.records import EnvStep, Report
+from rlsdk.runtime import print_line
 from rlsdk.sinks import Logger
 from rlsdk_sb3.steps import Locals, require_two_arguments, values_of
 from rlsdk_sb3.vector import NumpyVectorEnv
@@ -30,18 +19,7 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
     from rlsdk.callbacks import Run
 
-LogEveryNTimesteps = LogEveryNSteps
 ProgressBarCallback = ProgressBar
-StopTrainingOnMaxEpisodes = StopOnMaxEpisodes
-StopTrainingOnRewardThreshold = StopOnRewardThreshold
-
-
-def StopTrainingOnNoModelImprovement(  # noqa: N802  # the name in stable-baselines3
-    max_no_improvement_evals: int, min_evals: int = 0, verbose: int = 0
-) -> StopOnNoImprovement:
-    """A callback that stops after more than `max_no_improvement_evals` evaluations in a row without a better mean return; the
-    first `min_evals` do not count."""
-    return StopOnNoImprovement(max_no_improvement_evals + 1, start_after=min_evals, verbose=verbose)
 
 
 class BaseCallback:
@@ -290,12 +268,14 @@ class EveryNTimesteps(Callback):
 
     def __init__(self, n_steps: int, callback: object) -> None:
         """Raises SettingsError if `callback` is neither a function nor a callback."""
-        function = callable(callback) and not isinstance(callback, Callback) and not is_documented(callback)
-        given = [] if function else _flat(callback)
-        own = [child for child in given if isinstance(child, Callback)]
+        given = _flat(callback)
+        if callable(callback) and not isinstance(callback, Callback) and not is_documented(callback):
+            function = cast("Callable[[Run], bool | None]", callback)
+            given = [LambdaCallback(on_report=lambda run, _: function(run))]
+        self.at_rounds = [child for child in given if isinstance(child, Callback)]
         self.at_steps = [adapted_callback(child, self) for child in given if not isinstance(child, Callback)]
-        self.at_rounds = EveryNSteps(n_steps, callback if function else own) if function or own else None
-        self.counter = StepCounter(n_steps, "EveryNTimesteps n_steps")
+        # two, as each counts an interval once: one at steps, the other at the ends of rounds
+        self.counter, self.rounds = (StepCounter(n_steps, "EveryNTimesteps n_steps") for _ in range(2))
         self.needs_infos = bool(self.at_steps)
 
     @property
@@ -305,19 +285,19 @@ class EveryNTimesteps(Callback):
 
     @n_steps.setter
     def n_steps(self, value: int) -> None:
-        self.counter = self.counter.changed(value)
-        if self.at_rounds is not None:
-            self.at_rounds.n_steps = value
+        self.counter, self.rounds = self.counter.changed(value), self.rounds.changed(value)
 
     @property
     def watches_steps(self) -> bool:
         return bool(self.at_steps)
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.counter.start(run.num_timesteps, run.agent.context.num_envs if self.at_steps else 0)
-        for child in self.at_steps:
-            child.on_training_start(run)
-        return None if self.at_rounds is None else self.at_rounds.on_training_start(run)
+        if self.at_steps:
+            self.counter.start(run.num_timesteps, run.agent.context.num_envs)
+        if self.at_rounds:
+            self.rounds.begin(run)
+        answers = [child.on_training_start(run) for child in (*self.at_steps, *self.at_rounds)]
+        return not any(map(says_stop, answers))
 
     def on_step(self, run: Run, step: EnvStep) -> bool | None:
         if not self.counter.due(run.num_timesteps):
@@ -326,12 +306,15 @@ class EveryNTimesteps(Callback):
         return not any(map(says_stop, answers))
 
     def on_report(self, run: Run, report: Report) -> bool | None:
-        return None if self.at_rounds is None else self.at_rounds.on_report(run, report)
+        if not self.at_rounds or not self.rounds.due(run.num_timesteps):
+            return None
+        answers = [child.on_report(run, report) for child in self.at_rounds]
+        return not any(map(says_stop, answers))
 
     def on_training_end(self, run: Run) -> bool | None:
-        for child in self.at_steps:
+        for child in (*self.at_steps, *self.at_rounds):
             child.on_training_end(run)
-        return None if self.at_rounds is None else self.at_rounds.on_training_end(run)
+        return None
 
 
 def _flat(callback: object) -> list[object]:
@@ -339,115 +322,117 @@ def _flat(callback: object) -> list[object]:
     return [one for item in callback for one in _flat(item)] if isinstance(callback, list | tuple) else [callback]
 
 
-# two levels below `Callback`, as users of stable-baselines3 derive from this class, and both need what the first one does
-class EvalCallback(Evaluating):
-    """`rlsdk.callbacks.EvalCallback` with the values and methods that stable-baselines3 documents.
+class LogEveryNTimesteps(Callback):
+    """Writes the metrics every `n_steps` environment steps, also within rounds, in addition to the logs of `log_interval`."""
 
-    A subclass may override the methods of `BaseCallback` and read its values. A subclass with `_on_step` evaluates only in
-    `super()._on_step()`, after every `eval_freq` calls of it: the interval then counts vector steps, as in stable-baselines3.
+    def __init__(self, n_steps: int) -> None:
+        self.counter = StepCounter(n_steps, "LogEveryNTimesteps n_steps")
+
+    def on_training_start(self, run: Run) -> None:
+        self.counter.start(run.num_timesteps, run.agent.context.num_envs)
+
+    def on_step(self, run: Run, step: EnvStep) -> None:
+        if self.counter.due(run.num_timesteps):
+            run.log()
+
+
+SOURCES = ("evaluation", "training")
+
+
+class StopTrainingOnRewardThreshold(Callback):
+    """Stops training once the mean return of an evaluation, or of the recent training episodes, reaches `reward_threshold`.
+
+    With `on="evaluation"` the run needs an `EvalCallback`. With `on="training"` training stops only when the window of recent
+    episodes (`stats_window_size`) is full.
     """
 
-    calls_hooks = True
-    own_step: ClassVar[bool] = False
-    """Whether the class overrides `_on_step`, which then decides when to evaluate."""
+    def __init__(self, reward_threshold: float, verbose: int = 0, *, on: str = "evaluation") -> None:
+        if on not in SOURCES:
+            raise SettingsError(f"StopTrainingOnRewardThreshold on = {on!r} must be one of {', '.join(SOURCES)}")
+        self.reward_threshold, self.verbose, self.on = float(reward_threshold), verbose, on
 
-    def __init_subclass__(cls, **kwargs: object) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.own_step = cls._on_step is not EvalCallback._on_step
-        cls.needs_infos = cls.needs_infos or cls.own_step
-
-    @property
-    def evaluations_timesteps(self) -> list[int]:
-        """The number of environment steps at each evaluation of this callback."""
-        return [steps for steps, _ in self.history]
-
-    @property
-    def evaluations_results(self) -> list[list[float]]:
-        """The returns of the episodes of each evaluation."""
-        return [list(result.returns) for _, result in self.history]
-
-    @property
-    def evaluations_length(self) -> list[list[int]]:
-        """The lengths of the episodes of each evaluation."""
-        return [list(result.lengths) for _, result in self.history]
-
-    @property
-    def evaluations_successes(self) -> list[list[bool | None]]:
-        """Whether each episode of each evaluation was a success; None for episodes that did not report it."""
-        return [[episode.success for episode in result.episodes] for _, result in self.history]
-
-    @property
-    def log_path(self) -> Path | None:
-        """The file with the results of all evaluations; None if they are not written."""
-        return None if self.log is None else self.log.path
-
-    @cached_property
-    def hooks(self) -> Hooks:
-        """The values that the methods of a `BaseCallback` read."""
-        return Hooks(self)
-
-    @cached_property
-    def documented(self) -> AdaptedCallback:
-        """What calls the methods of a `BaseCallback`."""
-        return AdaptedCallback(self.hooks)
-
-    @property
-    def watches_steps(self) -> bool:
-        return self.own_step or type(self).on_step is not EvalCallback.on_step
-
-    @property
-    def watches_rollouts(self) -> bool:
-        names = ("on_rollout_end", "_on_rollout_end")
-        return any(getattr(type(self), name) is not getattr(EvalCallback, name) for name in names)
-
-    def __getattr__(self, name: str) -> Any:
-        known = name in HOOK_VALUES
-        if known and (name not in ("model", "logger", "training_env") or hasattr(self.hooks, "model")):
-            return getattr(self.hooks, name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{' before training' if known else ''}")
-
-    def on_training_start(self, run: Run) -> bool | None:
-        self.documented.on_training_start(run)
-        return super().on_training_start(run)
-
-    def on_rollout_start(self, run: Run) -> None:
-        self.documented.on_rollout_start(run)
-
-    def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        return self.documented.on_step(run, step) if self.own_step else None
-
-    def on_rollout_end(self, run: Run) -> None:
-        self.documented.on_rollout_end(run)
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
+        return self.on != "evaluation" or self._continues(run, evaluation.mean)
 
     def on_report(self, run: Run, report: Report) -> bool | None:
-        self.documented.on_report(run, report)
-        self._count(run)
-        return True if self.own_step else super().on_report(run, report)
+        if (
+            self.on != "training"
+            or not report.episodes
+            or len(run.episode_statistics.window) < (run.episode_statistics.window.maxlen or 1)
+        ):
+            return None
+        mean = run.mean_return
+        return mean is None or self._continues(run, mean)
 
-    def on_training_end(self, run: Run) -> bool | None:
-        answer = super().on_training_end(run)
-        self._count(run)
-        self.documented.on_training_end(run)
-        return answer
-
-    def _count(self, run: Run) -> None:
-        """Update `n_calls` and `num_timesteps` once per round instead of at each step, which would cost time."""
-        if not self.own_step:
-            self.hooks.n_calls += (run.num_timesteps - self.hooks.num_timesteps) // run.agent.context.num_envs
-            self.hooks.num_timesteps = run.num_timesteps
-
-    def _init_callback(self) -> None: ...
-
-    def _on_training_start(self) -> None: ...
-
-    def _on_rollout_start(self) -> None: ...
-
-    def _on_step(self) -> bool:
-        return self.hooks.n_calls % self.eval_freq != 0 or self.evaluate(self.hooks.locals["run"])
-
-    def _on_rollout_end(self) -> None: ...
-
-    def _on_training_end(self) -> None: ...
+    def _continues(self, run: Run, mean: float) -> bool:
+        reached = mean >= self.reward_threshold
+        if reached and self.verbose:
+            print_line(
+                f"training stops at step {run.num_timesteps}: the mean return {mean:.2f} has reached {self.reward_threshold}"
+            )
+        return not reached
 
 
-MaskableEvalCallback = EvalCallback
+class StopTrainingOnNoModelImprovement(Callback):
+    """Stops training after more than `max_no_improvement_evals` evaluations in a row without a better mean return; the first
+    `min_evals` do not count."""
+
+    def __init__(self, max_no_improvement_evals: int, min_evals: int = 0, verbose: int = 0) -> None:
+        if max_no_improvement_evals < 0 or min_evals < 0:
+            raise SettingsError(
+                f"StopTrainingOnNoModelImprovement({max_no_improvement_evals}, min_evals={min_evals}): both must be at least 0"
+            )
+        self.max_no_improvement_evals, self.min_evals, self.verbose = max_no_improvement_evals, min_evals, verbose
+        self.seen, self.since_best, self.best = 0, 0, float("-inf")
+
+    def on_training_start(self, run: Run) -> bool | None:
+        self.seen, self.since_best, self.best = 0, 0, float("-inf")
+        return None
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
+        self.seen += 1
+        better = evaluation.mean > self.best
+        self.best = max(self.best, evaluation.mean)
+        self.since_best = 0 if better or self.seen <= self.min_evals else self.since_best + 1
+        ends = self.since_best > self.max_no_improvement_evals
+        if ends and self.verbose:
+            print_line(
+                f"training stops at step {run.num_timesteps}: no better evaluation in the last {self.since_best}"
+            )
+        return not ends
+
+
+class StopTrainingOnMaxEpisodes(Callback):
+    """Stops training after `max_episodes` episodes, multiplied by the number of environments that are stepped together.
+
+    Training ends before the next step; plans that play whole episodes finish the running ones first.
+    """
+
+    def __init__(self, max_episodes: int, verbose: int = 0) -> None:
+        if isinstance(max_episodes, bool) or not isinstance(max_episodes, int) or max_episodes < 1:
+            raise SettingsError(
+                f"StopTrainingOnMaxEpisodes max_episodes = {max_episodes!r} must be a positive whole number"
+            )
+        self.max_episodes, self.verbose = max_episodes, verbose
+        self.n_episodes = 0
+
+    def on_training_start(self, run: Run) -> None:
+        self.n_episodes = 0
+
+    def on_step(self, run: Run, step: EnvStep) -> bool | None:
+        self.n_episodes += len(step.episodes)
+        # stable-baselines3 defines `max_episodes` per environment.
+        over = self.n_episodes >= self.max_episodes * len(step.reward)
+        if over and self.verbose:
+            print_line(f"training stops at step {run.num_timesteps}: {self.n_episodes} episodes were played")
+        return not over
+
+
+@explain_names
+class CallbackList(list[object]):
+    """A list of callbacks that is passed as one callback; a plain list has the same effect."""
+
+    @property
+    def callbacks(self) -> list[object]:
+        """The callbacks in this list."""
+        return list(self)

@@ -325,6 +325,7 @@ def known(owner: object, name: str) -> object:
 TABLES = {
     "rlsdk.buffers": OF_BUFFERS,
     "rlsdk.callbacks": OF_CALLBACKS,
+    "rlsdk_sb3.callbacks": OF_CALLBACKS,
     "rlsdk.distributions": OF_DISTRIBUTIONS,
     "rlsdk.environments": OF_ENVIRONMENTS,
     "rlsdk.preprocessing": OF_NORMALIZERS,
