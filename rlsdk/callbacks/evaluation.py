@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,8 @@ class EvalCallback(Callback):
         self.on_new_best = as_callbacks(callback_on_new_best, self)
         self.after = as_callbacks(callback_after_eval, self)
         self.best = float("-inf")
+        self.earlier_best = float("-inf")
+        """The highest mean return of the evaluations that an earlier callback of this training stored, if it is known."""
         self.owns_best = False
         """Whether the file of the best agent, if there is one, is this training's."""
         self.cut_short: Callable[[Callable[[], Evaluation]], Evaluation | None] = lambda play: play()
@@ -87,22 +89,15 @@ class EvalCallback(Callback):
 
     def _read_earlier_results(self, run: Run) -> None:
         """Take up the results that an earlier callback of the same training left in the folders."""
-        earlier, best = self.earlier_best(run), self._best_file
+        best = self._best_file
         if best is not None and best.exists() and belongs(best, run.agent):
-            self.best = max(self.best, earlier)
+            self.best = max(self.best, self.earlier_best)
             # A best agent of unknown return may be better than the next one, so it is moved aside instead of replaced.
             self.owns_best = self.best > float("-inf")
 
-    def earlier_best(self, run: Run) -> float:
-        """The highest mean return of stored evaluations of this training; a subclass that stores none has minus infinity."""
-        return float("-inf")
-
-    def outdated_files(self, n_episodes: int) -> list[Path]:
-        """The files of a subclass that evaluations of `n_episodes` episodes would replace, and that move aside."""
-        return []
-
-    def store_results(self) -> None:
-        """Write `history`; a subclass may do so."""
+    def store_results(self, foreign: Sequence[Path]) -> None:
+        """Move the files of another training aside. A subclass that stores `history` does so here."""
+        set_aside(foreign)
 
     @property
     def _best_file(self) -> Path | None:
@@ -132,9 +127,8 @@ class EvalCallback(Callback):
         best = self._best_file
         foreign = [best] if best is not None and not self.owns_best else []
         # Not when training starts: one that ends before its first evaluation writes nothing, so nothing has to move.
-        set_aside([*foreign, *self.outdated_files(len(result.returns))])
+        self.store_results(foreign)
         self.owns_best = True
-        self.store_results()
         self._write(run, _metrics(result))
         listeners, better = list(self.after), result.mean > self.best
         if self.verbose:

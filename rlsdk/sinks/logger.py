@@ -6,14 +6,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rlsdk.errors import RlsdkError, SettingsError, one_line, raised, shown, suggest
-from rlsdk.runtime.output import print_line
+from rlsdk.runtime.lazy import elsewhere
 from rlsdk.sinks.sink import DRAWN, MetricSink, Scalar, entries_of, method_of
 
-DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
-"""Levels of messages, with the values that stable-baselines3 documents."""
 FORMATS = ("stdout", "log", "csv", "json", "tensorboard")
 
 
@@ -29,7 +27,7 @@ class Logger:
         """`output_formats` are the sinks; `folder` is the folder of their files, if they write any."""
         self.sinks: tuple[MetricSink, ...] = ()
         self.use(output_formats)
-        self.folder, self.level = folder, INFO
+        self.folder = folder
         self.name_to_value: dict[str, Any] = {}
         self.name_to_count: dict[str, int] = {}
         self.name_to_excluded: dict[str, tuple[str, ...]] = {}
@@ -38,6 +36,9 @@ class Logger:
         self._ignored: set[str] = set()
         self._warned: set[tuple[int, str]] = set()
         """The sinks (by id), and the values, whose failure was warned of."""
+
+    if not TYPE_CHECKING:  # with a `__getattr__`, type checkers would accept unknown names
+        __getattr__ = elsewhere
 
     def use(self, sinks: Iterable[MetricSink]) -> None:
         """Replace the sinks by these. Values that are recorded but not yet written go to the new sinks."""
@@ -159,56 +160,6 @@ class Logger:
     def _pass_on(self, method: str, *details: object) -> list[object]:
         """Call a method of every sink, and return the results; None for a sink that failed."""
         return [self._guard(sink, partial(method_of(sink, method), *details)) for sink in self.sinks]
-
-    # --- messages ----------------------------------------------------------------------------------------------------
-
-    def log(self, *args: object, level: int = INFO) -> None:
-        """Print a message, unless `level` is below the level of the logger."""
-        if self.level <= level:
-            print_line(" ".join(map(str, args)))
-
-    def debug(self, *args: object) -> None:
-        """Print a message of level DEBUG."""
-        self.log(*args, level=DEBUG)
-
-    def info(self, *args: object) -> None:
-        """Print a message of level INFO."""
-        self.log(*args, level=INFO)
-
-    def warn(self, *args: object) -> None:
-        """Print a message of level WARN."""
-        self.log(*args, level=WARN)
-
-    def error(self, *args: object) -> None:
-        """Print a message of level ERROR."""
-        self.log(*args, level=ERROR)
-
-    def set_level(self, level: int) -> None:
-        """Print only messages of this level or above: DEBUG 10, INFO 20, WARN 30, ERROR 40, DISABLED 50."""
-        self.level = level
-
-    # --- folder and sinks -------------------------------------------------------------------------------------------------
-
-    @property
-    def dir(self) -> str | None:
-        """The folder of the logger, else the folder of its TensorBoard sink; None without either."""
-        if self.folder is not None:
-            return self.folder
-        return next((str(sink.path) for sink in self.sinks if getattr(sink, "format", "") == "tensorboard"), None)  # type: ignore[attr-defined]
-
-    def get_dir(self) -> str | None:
-        """Return `dir`."""
-        return self.dir
-
-    @property
-    def output_formats(self) -> list[MetricSink]:
-        """The sinks."""
-        return list(self.sinks)
-
-    @property
-    def writer(self) -> Any:
-        """The `SummaryWriter` of the TensorBoard sink, None without one."""
-        return next((sink.writer for sink in self.sinks if hasattr(sink, "writer")), None)
 
     def hyperparameters(self, values: Mapping[str, Scalar]) -> None:
         """Pass the settings to every sink."""

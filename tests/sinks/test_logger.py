@@ -71,7 +71,7 @@ def test_values_recorded_inside_and_outside_go_to_every_sink(tmp_path: Path) -> 
 
 def test_a_logger_by_names_of_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = agent()
-    logger = configure(tmp_path / "logs", ["stdout", "csv", "json", "log"])
+    logger: Any = configure(tmp_path / "logs", ["stdout", "csv", "json", "log"])
     model.set_logger(logger)
     assert model.logger is logger
     assert logger.dir == logger.get_dir() == str(tmp_path / "logs")
@@ -99,7 +99,7 @@ def test_a_logger_by_names_of_formats(tmp_path: Path, capsys: pytest.CaptureFixt
         logger.record("x", 1, exclude="stdot")
     for key in ("step", "", 3):
         with pytest.raises(SettingsError, match="cannot be the name of a value"):
-            logger.record(key, 1)  # type: ignore[arg-type]
+            logger.record(key, 1)
     with pytest.raises(SettingsError, match="is not a logger"):
         model.set_logger(print)
     assert isinstance(configure().sinks[0], ConsoleSink)
@@ -168,8 +168,9 @@ def test_media_go_to_tensorboard(tmp_path: Path) -> None:
 
     model.learn(8, callback=Pictures(), tb_log_name="run")
     folder = tmp_path / "run_1"
-    assert model.logger.dir == str(folder)
-    (board,) = [sink for sink in model.logger.output_formats if isinstance(sink, TensorBoardOutputFormat)]
+    logger: Any = model.logger
+    assert logger.dir == str(folder)
+    (board,) = [sink for sink in logger.output_formats if isinstance(sink, TensorBoardOutputFormat)]
     board.writer.add_text("by/hand", "words")
     model.logger.record("afterwards", 5.0)
     model.logger.dump()

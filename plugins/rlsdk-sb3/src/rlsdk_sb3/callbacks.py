@@ -12,6 +12,7 @@ from rlsdk.interfaces import explain_names
 from rlsdk.records import EnvStep, Report
 from rlsdk.runtime import print_line
 from rlsdk.sinks import Logger
+from rlsdk_sb3.loggers import writer_of
 from rlsdk_sb3.steps import Locals, require_two_arguments, values_of
 from rlsdk_sb3.vector import NumpyVectorEnv
 
@@ -232,7 +233,7 @@ def _training_values(run: Run) -> Locals:
         "run": run,
         "report": None,
         "env": agent.get_env(),
-        "writer": run.logger.writer,
+        "writer": writer_of(run.logger),
         "total_timesteps": run.total_timesteps + agent.num_timesteps,
         "reset_num_timesteps": agent.num_timesteps == 0,
         "tb_log_name": run.tb_log_name,

@@ -85,16 +85,9 @@ class EvalCallback(Evaluating):
         """The mean return of the last evaluation; minus infinity before the first."""
         return self.history[-1][1].mean if self.history else float("-inf")
 
-    def earlier_best(self, run: Run) -> float:
-        if self.log is None:
-            return float("-inf")
-        self.log.start(run.num_timesteps)
-        return self.log.best
-
-    def outdated_files(self, n_episodes: int) -> list[Path]:
-        return [] if self.log is None else self.log.outdated(n_episodes)
-
-    def store_results(self) -> None:
+    def store_results(self, foreign: Sequence[Path]) -> None:
+        outdated = [] if self.log is None else self.log.outdated(len(self.history[-1][1].returns))
+        super().store_results([*foreign, *outdated])
         if self.log is not None:
             self.log.write(self.history)
 
@@ -150,6 +143,10 @@ class EvalCallback(Evaluating):
 
     def on_training_start(self, run: Run) -> bool | None:
         self.documented.on_training_start(run)
+        # in a second call of `learn` this object knows the results already
+        if self.log is not None and not self.history:
+            self.log.start(run.num_timesteps)
+            self.earlier_best = self.log.best
         return super().on_training_start(run)
 
     def on_rollout_start(self, run: Run) -> None:

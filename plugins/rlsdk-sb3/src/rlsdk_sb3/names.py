@@ -317,6 +317,8 @@ def known(owner: object, name: str) -> object:
             return _of_network(owner, name)
         if folder == "rlsdk.agent":
             return _of_agent(owner, name)
+        if folder == "rlsdk.sinks":
+            return _of_logger(owner, name)
         if folder in TABLES:
             return _instead(owner, name, TABLES[folder])
     return NotImplemented
@@ -353,6 +355,12 @@ def _of_agent(agent: object, name: str) -> object:
 
         return DERIVED[name](agent)
     return _instead(agent, name, OF_AGENTS)
+
+
+def _of_logger(logger: Any, name: str) -> object:
+    from rlsdk_sb3.loggers import MEMBERS
+
+    return MEMBERS[name](logger) if name in MEMBERS else NotImplemented
 
 
 def _of_network(network: Any, name: str) -> object:
