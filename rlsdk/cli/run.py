@@ -42,9 +42,7 @@ def run_training(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting. Can be repeated.", rich_help_panel="Settings"),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings file, .toml or .yaml.", rich_help_panel="Settings")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file, .toml.", rich_help_panel="Settings")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of all random numbers (default: random).", rich_help_panel="Settings")
     ] = None,
@@ -225,7 +223,7 @@ def settings_from(
     """
     stored: dict[str, object] = load_settings(config) if config else {}
     given = parse_assignments(assignments or ())
-    _require_settings(spec, {**stored, **given}, config)
+    _require_settings(spec, {**stored, **given})
     settings = merge(stored, given)
     if dataset is None:
         return settings
@@ -234,17 +232,13 @@ def settings_from(
     return with_dataset(spec, settings, dataset)
 
 
-def _require_settings(spec: AlgorithmSpec, settings: Mapping[str, object], config: Path | None) -> None:
+def _require_settings(spec: AlgorithmSpec, names: Iterable[str]) -> None:
     """Check that no name is an option of the command instead of a setting.
 
     Raises:
-        SettingsError: a name is an option, or `config` is a file of rl-baselines3-zoo. The message names the option to use.
+        SettingsError: a name is an option. The message names it.
     """
     own = {field.name for field in attrs.fields(spec.config_type)}
-    for name, value in settings.items():
-        if name in own:
-            continue
-        if config is not None and isinstance(value, Mapping) and "n_timesteps" in value:
-            raise SettingsError(f"{config} is a file of rl-baselines3-zoo: pass it with --preset instead of --config")
-        if name in OPTION_OF:
+    for name in names:
+        if name in OPTION_OF and name not in own:
             raise SettingsError(f"{name} is an option of the command, not a setting: pass it with {OPTION_OF[name]}")

@@ -1,4 +1,4 @@
-"""Settings from files and from the command line: TOML, YAML, recorded data, ids of environments with arguments."""
+"""Settings from files and from the command line: TOML, recorded data, ids of environments with arguments."""
 
 from __future__ import annotations
 
@@ -16,102 +16,36 @@ from urllib.parse import quote, unquote
 
 import attrs
 
-from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
-from rlsdk.runtime.files import MOST_DEPTH, PlainFileError, parse_toml, read_text
+from rlsdk.errors import ArtifactError, SettingsError, shown
+from rlsdk.runtime.files import PlainFileError, parse_toml, read_text
 
 if TYPE_CHECKING:  # it imports numpy, which a listing does without
     from rlsdk.spaces import Space
 
 POINT_AT_AN_END = re.compile(r"[+-]?(\d+\.|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 """Numbers that begin or end with a decimal point, such as .99 and 1., which TOML does not accept."""
-SUFFIXES = (".toml", ".yaml", ".yml")
-LIMIT, TOML_LIMIT = 256 * 1024, 16 * 1024
-"""The largest size of a settings file in bytes. For TOML it is lower: the time of tomllib grows with the square of the parts of
-a dotted key, and 16 kB of dots take 2 s."""
-MOST_VALUES = 10_000
-"""The largest number of values in a settings file in YAML."""
+LIMIT = 16 * 1024
+"""The largest size of a settings file in bytes. The time of tomllib grows with the square of the parts of a dotted key: 16 kB
+of dots take 2 s."""
 
 
 def load_settings(path: Path) -> dict[str, object]:
-    """Return the table in a `.toml`, `.yaml` or `.yml` file.
+    """Return the table in a `.toml` file.
 
     Raises:
-        SettingsError: the file is missing, damaged or too large (`LIMIT`, `TOML_LIMIT`), has another suffix, or does not
-            contain a table whose keys are texts.
+        SettingsError: the file is missing, damaged or larger than `LIMIT`, or has another suffix.
     """
-    if path.suffix not in SUFFIXES:
-        raise SettingsError(f"settings file {path} must end in .toml, .yaml or .yml")
+    if path.suffix != ".toml":
+        raise SettingsError(
+            f"settings file {path} must end in .toml; pass a file of rl-baselines3-zoo with --preset instead of --config"
+        )
     try:
-        text = read_text(path, TOML_LIMIT if path.suffix == ".toml" else LIMIT)
+        text = read_text(path, LIMIT)
         if text is None:
             raise PlainFileError("cannot be read: No such file or directory")
-        return parse_toml(text) if path.suffix == ".toml" else _parse_yaml(text)
+        return parse_toml(text)
     except PlainFileError as error:
         raise SettingsError(f"settings file {path} {error}") from None
-
-
-def _parse_yaml(text: str) -> dict[str, object]:
-    """Return the table in a text in YAML. Raises PlainFileError if it is another text, or one larger than the limits."""
-    # Imported here: 30 ms, and most settings come from TOML or the command line.
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        # Before loading: aliases of aliases make any number of values from 300 bytes.
-        _require_small(YAML(typ="safe", pure=True).parse(text))
-        data = YAML(typ="safe", pure=True).load(text)  # YAML 1.2: 1e-3 is a number, "on" is a text
-        _require_texts(data)
-    except PlainFileError:
-        raise
-    except (YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-        # ruamel.yaml raises all of these for tags whose values do not fit
-        reason = one_line(" ".join(str(error).split()), 300)
-        raise PlainFileError(f"is not valid YAML: {reason}") from None
-    if not isinstance(data, dict):
-        raise PlainFileError(f"must hold a table of names and values, not {type(data).__name__}")
-    return data
-
-
-def _require_small(events: Iterable[Any]) -> None:
-    """Check the number of values and the depth of the nesting. An alias counts as much as the value that it stands for: with
-    aliases of aliases, a text of 300 bytes stands for any number of values.
-
-    Raises:
-        PlainFileError: there are too many values, they are nested too deeply, or an alias stands for a value that contains it.
-    """
-    sizes, total = dict[str, int](), 0
-    open_values: list[tuple[str | None, int]] = []
-    """(anchor, number of values before) of the tables and lists that have not ended."""
-    for event in events:
-        anchor, kind = getattr(event, "anchor", None), type(event).__name__
-        if any(anchor is not None and anchor == opened for opened, _ in open_values) and kind == "AliasEvent":
-            raise PlainFileError(f"is not valid YAML here: the alias {shown(anchor, 50)} stands for what contains it")
-        if kind in ("MappingStartEvent", "SequenceStartEvent"):
-            open_values.append((anchor, total))
-        if kind in ("MappingEndEvent", "SequenceEndEvent"):
-            anchor, before = open_values.pop()
-            sizes[anchor or ""] = total - before
-        elif kind == "ScalarEvent":
-            sizes[anchor or ""] = 1
-        total += sizes.get(anchor or "", 1) if kind == "AliasEvent" else 1
-        if total > MOST_VALUES or len(open_values) > MOST_DEPTH:
-            raise PlainFileError(
-                f"is not valid YAML here: it has more than {MOST_VALUES} values, aliases included, or is nested too deeply"
-            )
-
-
-def _require_texts(data: object) -> None:
-    """Raises PlainFileError if a key of a table is not a text."""
-    # Without recursion, because a file decides the depth.
-    pending = [data]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, dict):
-            if wrong := [key for key in value if not isinstance(key, str)]:
-                raise PlainFileError(f"has the key {shown(wrong[0], 50)}, which is not a text; write it in quotes")
-            pending += value.values()
-        elif isinstance(value, list):
-            pending += value
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:

@@ -278,7 +278,6 @@ CartPole-v1:
   policy_kwargs: "dict(net_arch=[8], activation_fn=nn.ReLU)"
 Pendulum-v1: {n_timesteps: 1000, env_wrapper: [{sb3_contrib.common.wrappers.TimeFeatureWrapper: {a: 1}}]}
 """
-YAML = "policy: MlpPolicy\nlearning_rate: 1e-2\nn_delta: 4\npolicy_kwargs: &a {net_arch: [8, 8]}\nnormalize: {norm_obs: true}\n"
 
 
 def _text(name: str, content: str) -> Callable[[Path], Path]:
@@ -403,7 +402,6 @@ KINDS: dict[str, Kind] = {
     "settings.toml": Kind(
         "toml", _text("s.toml", 'policy = "MlpPolicy"\nn_delta = 4\n[policy_kwargs]\nnet_arch = [8]\n'), _read_settings
     ),
-    "settings.yaml": Kind("yaml", _text("s.yaml", YAML), _read_settings),
     "rl-zoo": Kind(
         "yaml", _text("ars.yml", RL_ZOO), lambda path: (rl_zoo_preset(path, load("ars"), "CartPole-v1"), None)[1]
     ),

@@ -146,15 +146,6 @@ def test_a_damaged_preset_is_one_clear_error(cli: Any, monkeypatch: pytest.Monke
     assert "Pendulum-v1" in err
 
 
-def test_yaml_settings_are_read_as_yaml_1_2(cli: Any) -> None:
-    text = "learning_rate: 1e-3\nbuffer_size: 1000\nbatch_size: 8\nent_coef: auto_0.1\npolicy_kwargs: {net_arch: [8]}\n"
-    Path("run.yaml").write_text(text)
-    code, _, err = run_from(cli, "run.yaml")
-    assert code == 0, err
-    config = tomllib.loads(Path("run/config.toml").read_text())
-    assert (config["learning_rate"], config["ent_coef"]) == (0.001, "auto_0.1")
-
-
 def test_a_run_leaves_everything(cli: Any) -> None:
     code, out, err = train(cli, "--n-envs", "2", "--eval-every", "200")
     assert code == 0, err

@@ -185,20 +185,14 @@ def test_assignments() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    toml, yaml = tmp_path / "a.toml", tmp_path / "a.yaml"
-    toml.write_text("gamma = 0.9\n[policy_kwargs]\nn_critics = 3\n")
-    yaml.write_text("gamma: 0.9\nlearning_rate: 1e-3\nname: on\npolicy_kwargs:\n  n_critics: 3\n")
+    (toml := tmp_path / "a.toml").write_text("gamma = 0.9\n[policy_kwargs]\nn_critics = 3\n")
     assert load_settings(toml) == {"gamma": 0.9, "policy_kwargs": {"n_critics": 3}}
-    assert load_settings(yaml) == {"gamma": 0.9, "learning_rate": 1e-3, "name": "on", "policy_kwargs": {"n_critics": 3}}
-    for name, text in (("b.toml", "x = "), ("b.yaml", "a: [1"), ("c.yaml", "- 1"), ("d.json", "{}")):
+    for name, text in (("b.toml", "x = "), ("c.yaml", "a: 1"), ("d.json", "{}")):
         (tmp_path / name).write_text(text)
         with pytest.raises(SettingsError, match=name):
             load_settings(tmp_path / name)
     with pytest.raises(SettingsError, match="cannot be read"):
         load_settings(tmp_path / "nowhere.toml")
-    (tmp_path / "evil.yaml").write_text("a: !!python/object/apply:os.system ['true']\n")
-    with pytest.raises(SettingsError, match=r"evil\.yaml"):
-        load_settings(tmp_path / "evil.yaml")
 
 
 def test_merge_goes_table_by_table() -> None:
@@ -230,52 +224,7 @@ def test_a_schedule_without_a_kind_says_what_is_accepted() -> None:
         as_schedule({"a": 1})
 
 
-ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 8)
-)
-"""300 bytes of YAML that stand for 4 million values."""
-MERGED = "a0: &a0 {b: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 9))
-
-
-@in_one_test
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (ALIASES, "more than 10000 values, aliases included"),
-        (
-            ALIASES.replace("[x, x", "{<<: {b: 1}, c: [x").replace("x]", "x]}"),
-            "more than 10000 values, aliases included",
-        ),
-        (MERGED, "more than 10000 values, aliases included"),
-        ("a: &a [b, *a]\n", "the alias 'a' stands for what contains it"),
-        ("a: " + "[" * 2000, "nested too deeply"),
-        ("- " * 2000, "nested too deeply"),
-        ("1: 2\n", "has the key 1, which is not a text; write it in quotes"),
-        ("a: {b: {null: 3}}\n", "has the key None, which is not a text"),
-        ("a: [{? [b, c] : 3}]\n", "which is not a text"),
-        ("? {a: b}\n: 3\n", "is not valid YAML: while constructing a mapping"),
-        ("a: !!float ''\n", "is not valid YAML"),
-        ("a: !!int 0x_\n", "is not valid YAML"),
-        ("a: 2001-99-99\n", "is not valid YAML"),
-        ("#" * 300_000, "is larger than 256 kB"),
-    ],
-    ids=lambda text: text[:12],
-)
-def test_texts_in_yaml_that_are_refused_cost_little(tmp_path: Path, text: str, words: str) -> None:
-    (path := tmp_path / "bad.yml").write_text(text)
-    with limited(), pytest.raises(SettingsError) as refused:
-        load_settings(path)
-    assert words in str(refused.value)
-    assert str(refused.value).startswith(f"settings file {path} ")
-    assert "\n" not in str(refused.value)
-
-
-def test_aliases_are_read(tmp_path: Path) -> None:
-    (path := tmp_path / "good.yaml").write_text("a: &a {b: 1, c: [x]}\nd: *a\ne: {<<: *a, b: 2}\n")
-    assert load_settings(path) == {"a": (a := {"b": 1, "c": ["x"]}), "d": a, "e": {"b": 2, "c": ["x"]}}
-
-
-def test_toml_has_the_same_limits(tmp_path: Path) -> None:
+def test_files_beyond_the_limits_cost_little(tmp_path: Path) -> None:
     for text, words in (
         ("a = " + "[" * 5000, "nested too deeply"),
         (".".join("a" * 4000) + " = 1", "nested too deeply"),

@@ -11,6 +11,8 @@ from rlsdk.errors import SettingsError
 from rlsdk.registry import load
 from rlsdk.settings import structure
 from rlsdk_lab import rl_zoo_preset
+from rlsdk_lab.rl_zoo import tables_in
+from tests.effort import limited
 from tests.tables import in_one_test
 
 FILE = """
@@ -202,3 +204,57 @@ def test_it_is_printed_as_a_settings_file(file: Path, cli: Any) -> None:
     code, _, err = cli("config", "ppo", "--env", "CartPole-v1")
     assert code == 1
     assert "--env chooses a table of a file" in err
+
+
+def test_tables_are_read_as_yaml_1_2(tmp_path: Path) -> None:
+    (path := tmp_path / "a.yml").write_text(
+        "gamma: 0.9\nlearning_rate: 1e-3\nname: on\npolicy_kwargs:\n  n_critics: 3\n"
+    )
+    assert tables_in(path) == {"gamma": 0.9, "learning_rate": 1e-3, "name": "on", "policy_kwargs": {"n_critics": 3}}
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+        tables_in(tmp_path / "nowhere.yml")
+
+
+ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 8)
+)
+"""300 bytes of YAML that stand for 4 million values."""
+MERGED = "a0: &a0 {b: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 9))
+
+
+@in_one_test
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (ALIASES, "more than 10000 values, aliases included"),
+        (
+            ALIASES.replace("[x, x", "{<<: {b: 1}, c: [x").replace("x]", "x]}"),
+            "more than 10000 values, aliases included",
+        ),
+        (MERGED, "more than 10000 values, aliases included"),
+        ("a: &a [b, *a]\n", "the alias 'a' stands for what contains it"),
+        ("a: " + "[" * 2000, "nested too deeply"),
+        ("- " * 2000, "nested too deeply"),
+        ("1: 2\n", "has the key 1, which is not a text; write it in quotes"),
+        ("a: {b: {null: 3}}\n", "has the key None, which is not a text"),
+        ("a: [{? [b, c] : 3}]\n", "which is not a text"),
+        ("? {a: b}\n: 3\n", "is not valid YAML: while constructing a mapping"),
+        ("a: !!float ''\n", "is not valid YAML"),
+        ("a: !!int 0x_\n", "is not valid YAML"),
+        ("a: 2001-99-99\n", "is not valid YAML"),
+        ("#" * 300_000, "is larger than 256 kB"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_texts_in_yaml_that_are_refused_cost_little(tmp_path: Path, text: str, words: str) -> None:
+    (path := tmp_path / "bad.yml").write_text(text)
+    with limited(), pytest.raises(SettingsError) as refused:
+        tables_in(path)
+    assert words in str(refused.value)
+    assert str(refused.value).startswith(f"settings file {path} ")
+    assert "\n" not in str(refused.value)
+
+
+def test_aliases_are_read(tmp_path: Path) -> None:
+    (path := tmp_path / "good.yaml").write_text("a: &a {b: 1, c: [x]}\nd: *a\ne: {<<: *a, b: 2}\n")
+    assert tables_in(path) == {"a": (a := {"b": 1, "c": ["x"]}), "d": a, "e": {"b": 2, "c": ["x"]}}

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ast
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
-from rlsdk.errors import SettingsError, shown, suggest
+from rlsdk.errors import SettingsError, one_line, shown, suggest
 from rlsdk.registry import AlgorithmSpec, Preset
-from rlsdk.settings import environment_id, load_settings, merge, structure
+from rlsdk.settings import environment_id, merge, structure
 
 FALLBACK = "default"
 """The table for environments that have no table."""
@@ -46,7 +47,7 @@ def rl_zoo_preset(path: Path, spec: AlgorithmSpec, env: str) -> Preset:
         SettingsError: the file cannot be read, has no table for the environment, or an entry that the algorithm does not have.
     """
     wanted = environment_id(env)
-    tables = load_settings(path)
+    tables = tables_in(path)
     name = wanted.name if wanted.name in tables else FALLBACK
     table = tables.get(name)
     if not isinstance(table, Mapping):
@@ -161,3 +162,97 @@ def _key(key: ast.expr | str | None) -> str:
     if not isinstance(name, str):
         raise SettingsError("a key is not a text")
     return name
+
+
+LIMIT = 256 * 1024
+"""The largest size of a file in bytes."""
+MOST_VALUES, MOST_DEPTH = 10_000, 16
+"""The largest number of values in a file, and the largest depth of nested tables and lists."""
+
+
+class _UnreadableError(ValueError):
+    """A file cannot be read; the message is the reason, one line that begins with `is`, `has`, `must` or `cannot`."""
+
+
+def tables_in(path: Path) -> dict[str, object]:
+    """Return the table in a file in YAML.
+
+    Raises:
+        SettingsError: the file is missing, damaged or larger than the limits, or does not contain a table whose keys are texts.
+    """
+    try:
+        # reading a pipe that has no writer would never end
+        if path.exists() and not path.is_file():
+            raise _UnreadableError("is not a regular file")
+        if path.stat().st_size > LIMIT:
+            raise _UnreadableError(f"is larger than {LIMIT // 1024} kB")
+        return _parsed(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"settings file {path} is not UTF-8: byte {error.start}") from None
+    except (_UnreadableError, OSError) as error:
+        reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error
+        raise SettingsError(f"settings file {path} {reason}") from None
+
+
+def _parsed(text: str) -> dict[str, object]:
+    """Return the table in a text in YAML. Raises _UnreadableError if it is another text, or one larger than the limits."""
+    # Imported here: 30 ms, and most presets come from packages.
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        # Before loading: aliases of aliases make any number of values from 300 bytes.
+        _require_small(YAML(typ="safe", pure=True).parse(text))
+        data = YAML(typ="safe", pure=True).load(text)  # YAML 1.2: 1e-3 is a number, "on" is a text
+        _require_texts(data)
+    except _UnreadableError:
+        raise
+    except (YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        # ruamel.yaml raises all of these for tags whose values do not fit
+        reason = one_line(" ".join(str(error).split()), 300)
+        raise _UnreadableError(f"is not valid YAML: {reason}") from None
+    if not isinstance(data, dict):
+        raise _UnreadableError(f"must hold a table of names and values, not {type(data).__name__}")
+    return data
+
+
+def _require_small(events: Iterable[Any]) -> None:
+    """Check the number of values and the depth of the nesting. An alias counts as much as the value that it stands for: with
+    aliases of aliases, a text of 300 bytes stands for any number of values.
+
+    Raises:
+        _UnreadableError: there are too many values, they are nested too deeply, or an alias stands for a value that contains it.
+    """
+    sizes, total = dict[str, int](), 0
+    open_values: list[tuple[str | None, int]] = []
+    """(anchor, number of values before) of the tables and lists that have not ended."""
+    for event in events:
+        anchor, kind = getattr(event, "anchor", None), type(event).__name__
+        if any(anchor is not None and anchor == opened for opened, _ in open_values) and kind == "AliasEvent":
+            raise _UnreadableError(f"is not valid YAML here: the alias {shown(anchor, 50)} stands for what contains it")
+        if kind in ("MappingStartEvent", "SequenceStartEvent"):
+            open_values.append((anchor, total))
+        if kind in ("MappingEndEvent", "SequenceEndEvent"):
+            anchor, before = open_values.pop()
+            sizes[anchor or ""] = total - before
+        elif kind == "ScalarEvent":
+            sizes[anchor or ""] = 1
+        total += sizes.get(anchor or "", 1) if kind == "AliasEvent" else 1
+        if total > MOST_VALUES or len(open_values) > MOST_DEPTH:
+            raise _UnreadableError(
+                f"is not valid YAML here: it has more than {MOST_VALUES} values, aliases included, or is nested too deeply"
+            )
+
+
+def _require_texts(data: object) -> None:
+    """Raises _UnreadableError if a key of a table is not a text."""
+    # Without recursion, because a file decides the depth.
+    pending = [data]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            if wrong := [key for key in value if not isinstance(key, str)]:
+                raise _UnreadableError(f"has the key {shown(wrong[0], 50)}, which is not a text; write it in quotes")
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
