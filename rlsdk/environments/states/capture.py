@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments.adapters.checks import Environment, named
+from rlsdk.environments.adapters.checks import Environment, layers_of, name_of_class, named
 from rlsdk.environments.states.values import (
     MISSING,
     OpaqueValue,
@@ -44,7 +44,7 @@ def capture(environment: object) -> dict[str, object]:
         OpaqueValue: an attribute has a value whose state cannot be read; the message names the attribute.
     """
     writer = Writer()
-    found = list(_layers(environment))
+    found = list(layers_of(environment))
     assigned = Assigned(found)
     layers = [_layer(layer, writer, assigned) for layer in found]
     arrays = {f"{i:03d}": torch.from_numpy(_bytes(array)) for i, array in enumerate(writer.arrays)}
@@ -63,7 +63,7 @@ def restore(environment: object, state: Any) -> None:
     with fitting(f"the state of {named(environment)} in the file cannot be used"):
         arrays: dict[str, Tensor] = state.get("arrays", {})
         reader = Reader([_read(arrays[name]) for name in sorted(arrays, key=int)])
-        stored, layers = json.loads(state["layout"]), list(_layers(environment))
+        stored, layers = json.loads(state["layout"]), list(layers_of(environment))
         # without their modules, which may change: the state itself is checked below, attribute by attribute
         if [entry["class"].rpartition(".")[2] for entry in stored] != [type(layer).__name__ for layer in layers]:
             raise ArtifactError(
@@ -75,31 +75,19 @@ def restore(environment: object, state: Any) -> None:
             _put(layer, entry, reader, assigned)
 
 
-def _layers(environment: Any) -> Iterator[Environment]:
-    """Yield the outermost wrapper, each wrapper inside it, and the environment itself."""
-    yield environment
-    while environment is not environment.unwrapped:
-        environment = environment.env
-        yield environment
-
-
-def _name(layer: object) -> str:
-    return f"{type(layer).__module__}.{type(layer).__qualname__}"
-
-
 def _layer(layer: Any, writer: Writer, assigned: Assigned) -> dict[str, object]:
     where = type(layer).__name__
     if _has_own(layer):
         generator = writer(vars(layer).get("_np_random"), where)
         own = writer(layer.get_state(), where)
         spaces = {name: writer(space, where) for name, space in _spaces(layer).items()}
-        return {"class": _name(layer), "own": own, "_np_random": generator, "spaces": spaces}
+        return {"class": name_of_class(type(layer)), "own": own, "_np_random": generator, "spaces": spaces}
     attributes = {
         name: writer(value, f"{where}.{name}")
         for name, value in vars(layer).items()
         if assigned.is_state(layer, name, value)
     }
-    return {"class": _name(layer), "attributes": attributes}
+    return {"class": name_of_class(type(layer)), "attributes": attributes}
 
 
 def _spaces(layer: object) -> dict[str, gymnasium.Space[object]]:

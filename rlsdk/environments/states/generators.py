@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rlsdk.environments.adapters.checks import name_of_class
 from rlsdk.errors import ArtifactError
 from rlsdk.runtime.process import put_back as put_back_torch
 
@@ -169,7 +170,7 @@ def put_back(data: Any, time: float, sizes: Mapping[str, int], stored: NDArray[A
         ArtifactError: an array has another size, the time is not finite, or `data` is not a simulation.
     """
     are_sizes = all(type(size) is int and size >= 0 for size in sizes.values())
-    if class_name(data) != CLASS or not math.isfinite(time) or stored.dtype != np.uint8 or not are_sizes:
+    if name_of_class(type(data)) != CLASS or not math.isfinite(time) or stored.dtype != np.uint8 or not are_sizes:
         raise ArtifactError("the file is damaged: an environment's state holds a simulation that cannot be")
     own, flat, parts, start = fields(data), stored.reshape(-1), dict[str, NDArray[np.generic]](), 0
     for name, size in sizes.items():
@@ -182,8 +183,3 @@ def put_back(data: Any, time: float, sizes: Mapping[str, int], stored: NDArray[A
     data.time = time
     for name, part in parts.items():
         own[name][...] = part
-
-
-def class_name(value: object) -> str:
-    """The module and the name of the class of a value, joined by a dot."""
-    return f"{type(value).__module__}.{type(value).__qualname__}"

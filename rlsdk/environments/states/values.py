@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rlsdk.environments.adapters.checks import name_of_class
 from rlsdk.environments.states import generators
-from rlsdk.environments.states.generators import GENERATORS, MAKERS, class_name
+from rlsdk.environments.states.generators import GENERATORS, MAKERS
 from rlsdk.errors import ArtifactError
 from rlsdk.runtime.files import may_be_place
 
@@ -66,7 +67,7 @@ class Writer:
         if id(value) in self._seen:
             return {"same": self._seen[id(value)]}
         if (encode := _encoder(value)) is None:
-            raise OpaqueValue(f"{where} is a {class_name(value)}")
+            raise OpaqueValue(f"{where} is a {name_of_class(type(value))}")
         self._seen[id(value)] = len(self._kept)
         self._kept.append(value)
         return encode(self, value, where)
@@ -124,7 +125,7 @@ def is_constant(value: object) -> bool:
     return (
         isinstance(value, CONSTANTS)
         or _module(value).startswith(CONSTANT_MODULES)
-        or class_name(value) in CONSTANT_CLASSES
+        or name_of_class(type(value)) in CONSTANT_CLASSES
     )
 
 
@@ -142,7 +143,7 @@ def parts_of(space: object) -> list[Any]:
 def _encoder(value: object) -> Callable[[Writer, Any, str], dict[str, object]] | None:
     if isinstance(value, gymnasium.Space):
         return Writer._space
-    if class_name(value) == generators.CLASS:
+    if name_of_class(type(value)) == generators.CLASS:
         return Writer._simulation
     return Writer._scalar if isinstance(value, np.generic) else ENCODERS.get(type(value))
 
@@ -335,7 +336,7 @@ def require_fit(where: str, value: object, present: object, *, assigned: bool) -
 
 def _stays(value: object) -> bool:
     """Whether a value is a constant, a space or a simulation. The environment's object of this kind is never replaced."""
-    return is_constant(value) or isinstance(value, gymnasium.Space) or class_name(value) == generators.CLASS
+    return is_constant(value) or isinstance(value, gymnasium.Space) or name_of_class(type(value)) == generators.CLASS
 
 
 def _named(value: object) -> str:
