@@ -26,6 +26,7 @@ from benchmarks.marked import replaced
 from benchmarks.trained_peer import EPISODES, trained_peer
 from rlsdk.registry import preset
 from rlsdk_lab import estimate, load_suite, mean, suites
+from rlsdk_zoo.make import has_preset
 
 ROOT = Path(__file__).parents[1]
 PAGE, SEEDS_PAGE = ROOT / "docs" / "results.md", ROOT / "docs" / "results-by-seed.md"
@@ -106,7 +107,7 @@ def add(folder: Path, variant: str | None = None) -> None:
 def _has_preset(folder: Path, algorithm: str, name: str) -> bool:
     """Whether a run had the settings of a preset."""
     known = preset(algorithm, name)
-    return known is not None and known.is_in(rlsdk.load(folder / "final.rlsdk").config)
+    return known is not None and has_preset(rlsdk.load(folder / "final.rlsdk").config, known)
 
 
 def peer(algorithm: str, env: str, seeds: range, steps: int | None, keep: Path | None = None) -> None:

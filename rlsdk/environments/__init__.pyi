@@ -1,8 +1,6 @@
 from rlsdk.environments.adapters.checks import name_of as name_of
 from rlsdk.environments.adapters.checks import named as named
 from rlsdk.environments.adapters.masks import GoalRules as GoalRules
-from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
-from rlsdk.environments.adapters.masks import is_masking_supported as is_masking_supported
 from rlsdk.environments.adapters.observations import rows_of as rows_of
 from rlsdk.environments.adapters.observations import to_gymnasium as to_gymnasium
 from rlsdk.environments.adapters.observations import to_space as to_space

@@ -22,10 +22,7 @@ from rlsdk.errors import SettingsError, one_line, shown, suggest
 from rlsdk.registry.discovery import Plugin, find
 from rlsdk.registry.manifest import ManifestError, package_folder
 from rlsdk.runtime.files import PlainFileError, read_text, read_toml
-from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.glossary import meaning_of
-from rlsdk.settings.load import data_settings, environment_id
-from rlsdk.settings.strict import structure
+from rlsdk.settings.load import environment_id
 
 
 @attrs.frozen(kw_only=True)
@@ -38,21 +35,6 @@ class Preset:
     n_envs: int | None = None
     """The number of environments; None is the algorithm's default."""
     source: str = ""
-
-    def is_in(self, config: AgentConfig) -> bool:
-        """Return whether `config` has the settings of this preset, and default values for all other settings.
-
-        The policy, environment, seed, data sets and settings that do not affect what is learned may have any value.
-        """
-        free = {
-            field.name
-            for field in attrs.fields(type(config))
-            if meaning_of(field).get("affects", "training") != "training"
-        }
-        free |= {"policy", "env", "seed", *data_settings(type(config))}
-        own = {name: getattr(config, name) for name in free}
-        # A preset has the values of a file; settings can be compared with them after the conversion only.
-        return structure({**own, **self.settings}, type(config)) == config
 
 
 def preset_names(algorithm: str) -> tuple[str, ...]:

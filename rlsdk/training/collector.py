@@ -21,8 +21,6 @@ from rlsdk.records import (
     ActingState,
     Cursor,
     EnvStep,
-    Episode,
-    FinalObservations,
     Metrics,
     Observation,
     Report,
@@ -341,46 +339,6 @@ def joined(parts: Sequence[NodeT], dim: int = 0) -> NodeT:
     if len(parts) == 1:
         return parts[0]
     return map_tensors(lambda *leaves: torch.cat(leaves, dim) if leaves[0].dim() > dim else leaves[0], *parts)
-
-
-def join_rollouts(rollouts: Sequence[Rollout[CarryT, ExtrasT]]) -> Rollout[CarryT, ExtrasT]:
-    """Join the rollouts [T, B of the group] of several groups into one [T, B], as if all groups had been stepped together."""
-    starts = [sum(r.steps.reward.shape[1] for r in rollouts[:group]) for group in range(len(rollouts))]
-    steps = joined([rollout.steps for rollout in rollouts], dim=1)
-    return Rollout(
-        steps,
-        joined([rollout.initial_carry for rollout in rollouts]),
-        joined([rollout.last_observation for rollout in rollouts]),
-        joined([rollout.last_carry for rollout in rollouts]),
-        _join_finals([(r.final_observations, start) for r, start in zip(rollouts, starts, strict=True)]),
-        _episodes_in_order(steps.terminated | steps.truncated, rollouts, starts),
-        any(rollout.stopped for rollout in rollouts),
-    )
-
-
-def _join_finals(parts: Sequence[tuple[FinalObservations | None, int]]) -> FinalObservations | None:
-    """Join the final observations of all groups, ordered by time and then by environment."""
-    found = [replace(final, env=final.env + start) for final, start in parts if final is not None]
-    if not found:
-        return None
-    every = joined(found)
-    width = int(every.env.max()) + 1
-    # the order in which a single collector would have met them
-    order = torch.argsort(every.time * width + every.env)
-    return map_tensors(lambda leaf: leaf[order], every)
-
-
-def _episodes_in_order(
-    ended: Tensor, rollouts: Sequence[Rollout[CarryT, ExtrasT]], starts: Sequence[int]
-) -> tuple[Episode, ...]:
-    """The episodes of all groups, ordered by their end (`ended` bool [T, B]) and then by environment."""
-    waiting: dict[int, list[Episode]] = {}
-    for rollout, start in zip(rollouts, starts, strict=True):
-        for episode in rollout.episodes:
-            waiting.setdefault(episode.env + start, []).append(replace(episode, env=episode.env + start))
-    # callbacks and statistics see episodes in the same order for every number of groups
-    order = [env for env in ended.nonzero()[:, 1].tolist() if env in waiting]
-    return tuple(waiting[env].pop(0) for env in order if waiting[env])
 
 
 def _rows(observation: Observation, at: slice) -> Observation:

@@ -13,7 +13,6 @@ from rlsdk.updates.continuous import TargetNetwork as TargetNetwork
 from rlsdk.updates.minibatches import PolicyBatch as PolicyBatch
 from rlsdk.updates.minibatches import in_order as in_order
 from rlsdk.updates.minibatches import policy_batch as policy_batch
-from rlsdk.updates.minibatches import recorded_batch as recorded_batch
 from rlsdk.updates.minibatches import shuffled as shuffled
 from rlsdk.updates.optimizer import FlatOptimizer as FlatOptimizer
 from rlsdk.updates.optimizer import adam_arguments as adam_arguments

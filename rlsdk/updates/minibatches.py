@@ -13,8 +13,8 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.kernels.factory import advantages
 from rlsdk.math.surrogate import segments_of
-from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates, States, as_recorded
-from rlsdk.records import Features, Observation, Rollout
+from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates, States
+from rlsdk.records import Observation, Rollout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,28 +195,3 @@ def _without_first(rows: PolicyBatch, count: int) -> Tensor:
     goes_on = ~rows.observation.is_first[first_rows]
     weight = torch.ones_like(rows.target) if rows.weight is None else rows.weight
     return weight.masked_fill(goes_on[segment] & (place < count), 0.0)
-
-
-def recorded_batch(
-    network: ActorCritic,
-    observation: Observation,
-    action: Features,
-    target: Tensor | None = None,
-    starts: Tensor | None = None,
-) -> PolicyBatch:
-    """Return a batch with all advantages 1. The loss of `policy_loss_of` without `clip` is then -log pi(a|s): behavior
-    cloning.
-
-    Args:
-        network: the policy and its values.
-        observation: [N, ..], as the policy receives it.
-        action: [N, ..], in environment units.
-        target: float [N], the regression targets of the values; None: 0.
-        starts: bool [N], True where a sequence of consecutive rows begins, with the initial recurrent state; None:
-            every row is a sequence.
-    """
-    seen, memory, first = as_recorded(network, observation, starts)
-    count, device = len(first), first.device
-    nothing: Any = ()  # a placeholder: the log-probability of the recorded action is not known
-    target = torch.zeros(count, device=device) if target is None else target
-    return PolicyBatch(seen, action, nothing, target, torch.ones(count, device=device), target, memory, first)

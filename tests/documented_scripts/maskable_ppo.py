@@ -1,7 +1,7 @@
-from rlsdk.environments import get_action_masks
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk_envs.toy import InvalidActionEnvDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
+from rlsdk_sb3 import get_action_masks
 
 env = InvalidActionEnvDiscrete(dim=80, n_invalid_actions=60)
 model = MaskablePPO("MlpPolicy", env, gamma=0.4, seed=32, verbose=1)

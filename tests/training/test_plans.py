@@ -33,13 +33,13 @@ from rlsdk.training import (
     OffPolicyPlan,
     begin_acting,
     group_generators,
-    join_rollouts,
     split_acting,
 )
 from rlsdk.training.collector import collect
 from rlsdk.tree import flatten, leaves, map_tensors
 from rlsdk_ars import PopulationPlan
 from rlsdk_envs.toy import IdentityEnv
+from rlsdk_parallel import join_rollouts
 from tests import small_algorithms
 
 

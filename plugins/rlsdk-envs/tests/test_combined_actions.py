@@ -10,12 +10,13 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-from rlsdk.environments import get_action_masks, is_masking_supported, make_vec_env
+from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, MaskError, SettingsError, UnsupportedSpaceError
 from rlsdk_envs import CombinedActions
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnvMultiDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
+from rlsdk_sb3 import get_action_masks, is_masking_supported
 from tests.tables import in_one_test
 
 KINDS = 3

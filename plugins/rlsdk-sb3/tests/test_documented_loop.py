@@ -15,14 +15,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import rlsdk
 from rlsdk.callbacks import Callback
-from rlsdk.environments import connect, get_action_masks, is_masking_supported, make_vec_env
+from rlsdk.environments import connect, make_vec_env
 from rlsdk.errors import MaskError, UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.spaces import Dict as DictSpace
 from rlsdk_envs.toy import AnySpaceEnv, BitFlippingEnv, ChainEnv, IdentityEnv, InvalidActionEnvDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_recurrent_ppo import RecurrentPPO
-from rlsdk_sb3 import NumpyVectorEnv
+from rlsdk_sb3 import NumpyVectorEnv, get_action_masks, is_masking_supported
 from rlsdk_sb3.vector import to_actions
 from rlsdk_trpo import TRPO
 

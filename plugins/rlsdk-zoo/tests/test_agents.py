@@ -46,7 +46,7 @@ def test_an_agent_is_what_its_record_describes(name: str) -> None:
     record = AGENTS[name]
     agent = rlsdk_zoo.load(f"rlsdk-zoo:{name}")
     assert (agent.spec.id, agent.env_name, agent.seed) == (record.algorithm, record.environment, record.seed)
-    assert make.recipe(name, record.seed).preset.is_in(agent.config), "it has other settings than the preset"
+    assert make.has_preset(agent.config, make.recipe(name, record.seed).preset), "it has other settings than the preset"
     assert record.size == record.path.stat().st_size
     assert record.package == find(record.algorithm).distribution
     assert record.result.low <= record.result.mean <= record.result.high

@@ -93,33 +93,6 @@ def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] |
     return found
 
 
-def is_masking_supported(env: object) -> bool:
-    """Whether an environment gives action masks.
-
-    `env` is a gymnasium environment or a vector environment such as that of `model.get_env()`. A gymnasium environment or one
-    of its wrappers must have a method `action_masks`, and so must all environments of a vector environment.
-    """
-    if (separate := ability(env, VectorEnvAbilities, "env_method")) is not None:
-        return getattr(env, "has_masks", False) or all(separate.env_method("has_wrapper_attr", METHOD))
-    return mask_methods([env]) is not None
-
-
-def get_action_masks(env: object) -> NDArray[np.bool_]:
-    """The current action masks: bool [A] of a gymnasium environment, bool [B, A] of a vector environment.
-
-    Raises:
-        MaskError: an environment has no method `action_masks`.
-    """
-    if (separate := ability(env, VectorEnvAbilities, "env_method")) is not None:
-        if not all(separate.env_method("has_wrapper_attr", METHOD)):
-            raise MaskError(f"environments have no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
-        return np.stack([np.asarray(mask, dtype=bool) for mask in separate.env_method(METHOD)])
-    methods = mask_methods([env])
-    if methods is None:
-        raise MaskError(f"{type(env).__name__} has no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
-    return np.asarray(methods[0](), dtype=bool)
-
-
 class MaskValidator:
     """Checks the masks that callers pass to an agent, and whether required masks are missing."""
 

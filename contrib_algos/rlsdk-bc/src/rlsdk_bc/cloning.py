@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,6 @@ from rlsdk.updates import (
     adam_arguments,
     evaluator_of,
     policy_loss_of,
-    recorded_batch,
 )
 from rlsdk_bc.config import BCConfig
 from rlsdk_bc.data import Data
@@ -63,7 +62,7 @@ class Cloning(Generic[BatchT]):
             self.policy.train()
         observation, action, starts = _steps_of(batch)
         target = self.data.returns_of(batch) if config.vf_coef and self.data is not None else None
-        rows = recorded_batch(self.policy, observation, action, target, starts)
+        rows = _recorded_batch(self.policy, observation, action, target, starts)
         self.optimizer.zero_grad()
         found = self._squared_error(rows) if config.loss == "squared_error" else self._likelihood(kernel, rows)
         metrics = dict(zip(METRICS, found, strict=True))
@@ -118,7 +117,7 @@ class Cloning(Generic[BatchT]):
         if self.policy.has_train_mode:
             self.policy.eval()
         found = [
-            self.evaluate(recorded_batch(self.policy, self._seen(observation), action, starts=starts))[0]
+            self.evaluate(_recorded_batch(self.policy, self._seen(observation), action, starts=starts))[0]
             for observation, action, starts in self.data.held_out_batches()
         ]
         return torch.cat(found).mean()
@@ -147,3 +146,30 @@ def _steps_of(batch: Transitions | Sequences[None]) -> tuple[Observation, Featur
         return batch.observation, batch.action, None
     steps, starts, _ = rows_in_order(batch)
     return steps.observation, steps.action, starts
+
+
+def _recorded_batch(
+    network: ActorCritic,
+    observation: Observation,
+    action: Features,
+    target: Tensor | None = None,
+    starts: Tensor | None = None,
+) -> PolicyBatch:
+    """Return N recorded rows with all advantages 1. The loss of `policy_loss_of` without `clip` is then -log pi(a|s).
+
+    Args:
+        network: the policy and its values.
+        observation: [N, ..], as the policy receives it.
+        action: [N, ..], in environment units.
+        target: float [N], the regression targets of the values; None: 0.
+        starts: bool [N], True where a sequence of consecutive rows begins, with the initial recurrent state; None:
+            every row is a sequence.
+    """
+    first = torch.ones_like(observation.is_first) if starts is None else starts
+    # no carry was recorded, so every sequence has to start from the initial one
+    seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
+    carry, count = network.initial_carry(len(first)), len(first)
+    nothing: Any = ()  # a placeholder: the log-probability of the recorded action is not known
+    target = torch.zeros(count, device=first.device) if target is None else target
+    ones = torch.ones(count, device=first.device)
+    return PolicyBatch(seen, action, nothing, target, ones, target, (carry.actor, carry.critic), first)

@@ -16,7 +16,7 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 from torch import Generator, Tensor
 
-from rlsdk.environments import ConnectedEnv, GoalRules, connect, get_action_masks, is_masking_supported
+from rlsdk.environments import ConnectedEnv, GoalRules, connect
 from rlsdk.errors import EnvironmentFault, MaskError, RlsdkError, message_of, raised, shown
 from rlsdk.exploration import random_actions
 from rlsdk.records import Features
@@ -220,7 +220,8 @@ def _about_api(env: gymnasium.Env[object, object], skip_render_check: bool) -> l
 
 
 def _about_masks(env: gymnasium.Env[object, object], actions: Space) -> list[Advice]:
-    if choices_of(actions) or not is_masking_supported(env) or not get_action_masks(env).size:
+    masks = env.get_wrapper_attr("action_masks") if env.has_wrapper_attr("action_masks") else None
+    if choices_of(actions) or not callable(masks) or not np.size(masks()):
         return []
     return [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never called")]
 

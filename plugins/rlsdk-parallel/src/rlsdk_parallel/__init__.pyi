@@ -1,3 +1,4 @@
+from rlsdk_parallel.collector import join_rollouts as join_rollouts
 from rlsdk_parallel.environments import CollectorsVectorEnv as CollectorsVectorEnv
 from rlsdk_parallel.environments import ExecutorVectorEnv as ExecutorVectorEnv
 from rlsdk_parallel.environments import make_collectors as make_collectors

@@ -14,9 +14,9 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.errors import EnvironmentFault, PluginError
 from rlsdk.interfaces import AlgorithmAbilities, Policy, State, Training, VectorEnv, ability
-from rlsdk.records import ActingState, Features, Observation, Rollout
+from rlsdk.records import ActingState, Episode, Features, FinalObservations, Observation, Rollout
 from rlsdk.runtime import limited_threads
-from rlsdk.training import DrivenAgent, LocalCollector, group_generators, join_rollouts, split_acting
+from rlsdk.training import DrivenAgent, LocalCollector, group_generators, split_acting
 from rlsdk.tree import map_tensors
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
+NodeT = TypeVar("NodeT")
 
 
 class RemoteCollector:
@@ -249,6 +250,53 @@ class CollectingCopy:
 def modules_of(policy: object) -> list[nn.Module]:
     """The modules of a policy; an empty list if it is not a torch module."""
     return list(policy.modules()) if isinstance(policy, nn.Module) else []
+
+
+def join_rollouts(rollouts: Sequence[Rollout[CarryT, ExtrasT]]) -> Rollout[CarryT, ExtrasT]:
+    """Join the rollouts [T, B of the group] of several groups into one [T, B], as if all groups had been stepped together."""
+    starts = [sum(r.steps.reward.shape[1] for r in rollouts[:group]) for group in range(len(rollouts))]
+    steps = _joined([rollout.steps for rollout in rollouts], 1)
+    return Rollout(
+        steps,
+        _joined([rollout.initial_carry for rollout in rollouts]),
+        _joined([rollout.last_observation for rollout in rollouts]),
+        _joined([rollout.last_carry for rollout in rollouts]),
+        _join_finals([(r.final_observations, start) for r, start in zip(rollouts, starts, strict=True)]),
+        _episodes_in_order(steps.terminated | steps.truncated, rollouts, starts),
+        any(rollout.stopped for rollout in rollouts),
+    )
+
+
+def _join_finals(parts: Sequence[tuple[FinalObservations | None, int]]) -> FinalObservations | None:
+    """Join the final observations of all groups, ordered by time and then by environment."""
+    found = [replace(final, env=final.env + start) for final, start in parts if final is not None]
+    if not found:
+        return None
+    every = _joined(found)
+    width = int(every.env.max()) + 1
+    # the order in which a single collector would have met them
+    order = torch.argsort(every.time * width + every.env)
+    return map_tensors(lambda leaf: leaf[order], every)
+
+
+def _episodes_in_order(
+    ended: Tensor, rollouts: Sequence[Rollout[CarryT, ExtrasT]], starts: Sequence[int]
+) -> tuple[Episode, ...]:
+    """The episodes of all groups, ordered by their end (`ended` bool [T, B]) and then by environment."""
+    waiting: dict[int, list[Episode]] = {}
+    for rollout, start in zip(rollouts, starts, strict=True):
+        for episode in rollout.episodes:
+            waiting.setdefault(episode.env + start, []).append(replace(episode, env=episode.env + start))
+    # callbacks and statistics see episodes in the same order for every number of groups
+    order = [env for env in ended.nonzero()[:, 1].tolist() if env in waiting]
+    return tuple(waiting[env].pop(0) for env in order if waiting[env])
+
+
+def _joined(parts: Sequence[NodeT], dim: int = 0) -> NodeT:
+    """Join the values of several groups along `dim`. Leaves without this dimension are taken from the first group."""
+    if len(parts) == 1:
+        return parts[0]
+    return map_tensors(lambda *leaves: torch.cat(leaves, dim) if leaves[0].dim() > dim else leaves[0], *parts)
 
 
 # Collecting ahead of the learner: the next rounds are collected with older weights while the learner updates.

@@ -20,5 +20,7 @@ from rlsdk_sb3.loggers import JSONOutputFormat as JSONOutputFormat
 from rlsdk_sb3.loggers import TensorBoardOutputFormat as TensorBoardOutputFormat
 from rlsdk_sb3.loggers import configure as configure
 from rlsdk_sb3.vector import NumpyVectorEnv as NumpyVectorEnv
+from rlsdk_sb3.vector import get_action_masks as get_action_masks
+from rlsdk_sb3.vector import is_masking_supported as is_masking_supported
 
 __version__: str

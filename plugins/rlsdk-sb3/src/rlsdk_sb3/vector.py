@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlsdk.environments import ConnectedEnv, connect, get_action_masks, to_gymnasium
-from rlsdk.errors import UsageError, message_of, shown
-from rlsdk.interfaces import VectorEnv
+from rlsdk.environments import ConnectedEnv, connect, to_gymnasium
+from rlsdk.errors import MaskError, UsageError, message_of, shown
+from rlsdk.interfaces import VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Features
 from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
 from rlsdk_sb3.steps import Array, Arrays, documented_infos
@@ -344,3 +345,33 @@ def _rendering(env: ConnectedEnv, index: int, mode: str) -> Iterator[None]:
     finally:
         if changes:
             env.set_attr("render_mode", made, index)
+
+
+METHOD = "action_masks"
+
+
+def is_masking_supported(env: object) -> bool:
+    """Whether an environment gives action masks.
+
+    `env` is a gymnasium environment or a vector environment such as that of `model.get_env()`. A gymnasium environment or one
+    of its wrappers must have a method `action_masks`, and so must all environments of a vector environment.
+    """
+    if (separate := ability(env, VectorEnvAbilities, "env_method")) is not None:
+        return getattr(env, "has_masks", False) or all(separate.env_method("has_wrapper_attr", METHOD))
+    return isinstance(env, gymnasium.Env) and env.has_wrapper_attr(METHOD)
+
+
+def get_action_masks(env: object) -> NDArray[np.bool_]:
+    """The current action masks: bool [A] of a gymnasium environment, bool [B, A] of a vector environment.
+
+    Raises:
+        MaskError: an environment has no method `action_masks`.
+    """
+    if (separate := ability(env, VectorEnvAbilities, "env_method")) is not None:
+        if not all(separate.env_method("has_wrapper_attr", METHOD)):
+            raise MaskError(f"environments have no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
+        return np.stack([np.asarray(mask, dtype=bool) for mask in separate.env_method(METHOD)])
+    found = env.get_wrapper_attr(METHOD) if isinstance(env, gymnasium.Env) and env.has_wrapper_attr(METHOD) else None
+    if not callable(found):
+        raise MaskError(f"{type(env).__name__} has no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
+    return np.asarray(found(), dtype=bool)

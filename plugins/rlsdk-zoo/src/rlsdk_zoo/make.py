@@ -25,6 +25,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation import run_episodes
 from rlsdk.registry import Preset, find, preset, preset_names
+from rlsdk.settings import AgentConfig, data_settings, describe, structure
 from rlsdk_lab import summarize
 from rlsdk_zoo.installed import ZooAgent, ZooResult
 
@@ -114,7 +115,7 @@ def make(one: Recipe, runs: Path, out: Path, episodes: int = EPISODES) -> ZooAge
     """
     run = _trained(one, runs)
     agent = rlsdk.load(run / "final.rlsdk")
-    if (agent.spec.id, agent.seed) != (one.algorithm, one.seed) or not one.preset.is_in(agent.config):
+    if (agent.spec.id, agent.seed) != (one.algorithm, one.seed) or not has_preset(agent.config, one.preset):
         raise SettingsError(f"{run} holds a run of other settings than the preset; remove it, and it is trained again")
     target = out / one.algorithm / f"{one.environment}.rlsdk"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -122,6 +123,18 @@ def make(one: Recipe, runs: Path, out: Path, episodes: int = EPISODES) -> ZooAge
     made = _described(one, json.loads((run / "run.json").read_text()), target, _evaluated(one, target, episodes))
     target.with_name(f"{target.stem}.toml").write_text(_toml(made), encoding="utf-8")
     return made
+
+
+def has_preset(config: AgentConfig, tuned: Preset) -> bool:
+    """Return whether `config` has the settings of a preset, and default values for all other settings.
+
+    The policy, environment, seed, data sets and settings that do not affect what is learned may have any value.
+    """
+    free = {doc.name for doc in describe(type(config)) if doc.affects != "training"}
+    free |= {"policy", "env", "seed", *data_settings(type(config))}
+    own = {name: getattr(config, name) for name in free}
+    # A preset has the values of a file; settings can be compared with them after the conversion only.
+    return structure({**own, **tuned.settings}, type(config)) == config
 
 
 def _trained(one: Recipe, runs: Path) -> Path:
