@@ -221,7 +221,7 @@ def _require_small(events: Iterable[Any]) -> None:
     aliases of aliases, a text of 300 bytes stands for any number of values.
 
     Raises:
-        _UnreadableError: there are too many values, they are nested too deeply, or an alias stands for a value that contains it.
+        _UnreadableError: there are too many values, they are nested too deeply, or an alias stands for what contains it.
     """
     sizes, total = dict[str, int](), 0
     open_values: list[tuple[str | None, int]] = []
