@@ -7,10 +7,13 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml con
 EXTRAS := tests/repository/test_docs.py tests/docs tests/examples/test_examples.py plugins/rlsdk-datasets/tests plugins/rlsdk-lab/tests plugins/rlsdk-interchange/tests \
 	plugins/rlsdk-testing/tests/test_scaffold.py  # tests of them need packages that need newer ones
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
+CONDA := $(or $(CONDA_EXE),conda)
+FORGE := --override-channels --channel conda-forge
+IN_IMAGE = --user "$$(id -u):$$(id -g)" --volume "$(CURDIR)/dist/image:/home/rlsdk/work"
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile -q
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
 
-.PHONY: install demo test test-rest test-repository test-all test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
+.PHONY: install demo test test-rest test-repository test-all test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench image test-image test-conda wheels release zoo clean
 
 # without isolation, as each package would install hatchling anew otherwise
 $(VENV)/.demo: $(SOURCES)
@@ -116,6 +119,20 @@ zoo: $(VENV)/.dev  ## train, evaluate and write the agents of rlsdk-zoo (hours)
 
 image:  ## a docker image for CPUs; TORCH_CPU_INDEX names the package index with torch for CPUs
 	docker build --build-arg TORCH_CPU_INDEX="$$TORCH_CPU_INDEX" --tag rlsdk .
+
+test-image: image  ## build the image, and run the commands of docs/guides/docker.md
+	mkdir -p dist/image
+	docker run --rm rlsdk list
+	docker run --rm $(IN_IMAGE) rlsdk run tqc --env Pendulum-v1 --steps 300 --out runs/first
+	docker run --rm $(IN_IMAGE) rlsdk eval runs/first --episodes 1
+
+test-conda:  ## build conda packages of PPO and of what it needs, install them, and train; CONDA_EXE names conda
+	$(CONDA) create --yes --name rlsdk-build $(FORGE) conda-build
+	for name in kernels sb3 ppo; do mkdir -p conda/rlsdk-$$name \
+		&& $(CONDA) run --name rlsdk-build python -m publishing.conda rlsdk-$$name > conda/rlsdk-$$name/meta.yaml || exit 1; done
+	$(CONDA) run --name rlsdk-build conda build $(FORGE) --output-folder dist/conda conda conda/rlsdk-kernels conda/rlsdk-sb3 conda/rlsdk-ppo
+	$(CONDA) create --yes --name rlsdk-user $(FORGE) --channel "file://$(CURDIR)/dist/conda" rlsdk-ppo
+	$(CONDA) run --name rlsdk-user rlsdk run ppo --env CartPole-v1 --steps 1000 --out dist/conda-run
 
 bench: $(VENV)/.bench  ## ours against the peer, interleaved; AT_LEAST=0.7 fails below that share of the recorded ratios
 	$(BIN)/python -m benchmarks $(addprefix --at-least ,$(AT_LEAST))

@@ -34,7 +34,7 @@ from rlsdk.runtime import sealed as sealed_card
 from rlsdk.runtime.packages import pip_install
 from rlsdk.storage.archive import SafetensorsSerializer, inspect
 from rlsdk_interchange import hub
-from rlsdk_interchange.exporting import model_card
+from rlsdk_interchange.cards import Results, model_card
 from rlsdk_interchange.hub_commands import pull_file
 from rlsdk_lab.suite import load_suite
 from rlsdk_lab.sweep import Sweep, stored, sweep
@@ -169,7 +169,7 @@ def _read_card(path: Path) -> None:
 
 
 def _card(folder: Path) -> Path:
-    (folder / "agent.md").write_text(sealed_card(model_card(rlsdk.load(_agent(folder)), results="Mean return 9.")))
+    (folder / "agent.md").write_text(sealed_card(model_card(rlsdk.load(_agent(folder)), results=Results(9.0, 0.0, 2))))
     return folder / "agent.md"
 
 

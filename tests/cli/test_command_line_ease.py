@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -187,3 +188,19 @@ def test_sizes_of_networks_are_those_of_the_algorithm(cli: Any) -> None:
     for algorithm, sizes in (("td3", "[400, 300]"), ("td3-bc", "[256, 256]")):
         assert f"(none = {sizes} for pi and qf)" in cli("info", algorithm)[1]
         assert f"(none = {sizes} for pi and qf)" in cli("config", algorithm)[1]
+
+
+def test_help_shows_no_types_of_python_and_no_ranges(cli: Any) -> None:
+    for command in ("eval", "plot", "bench", "record-episodes", "new", "export", "ui"):
+        code, out, _ = cli(command, "--help")
+        assert code == 0
+        assert not re.search(r"list\[|range>|<str>|<Path>|<=|\[\]|\(\)", out), out
+    assert re.search(r"--episodes <int>\s+Number of episodes\.\s+\[default: 20\]", cli("eval", "--help")[1])
+
+
+def test_descriptions_break_between_words(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert cli("run", "ppo", *SHORT, "--out", "run")[0] == 0
+    for command in (("info", "ppo"), ("inspect", "run"), ("list",)):
+        lines = cli(*command)[1].splitlines()
+        assert [line for line in lines if len(line) > 60 and " " in line[30:]] == []

@@ -66,9 +66,7 @@ def test_the_image_is_built(tmp_path: Path) -> None:
     docker = shutil.which("docker")
     if docker is None or subprocess.run([docker, "info"], capture_output=True, check=False).returncode:
         pytest.skip("no docker engine answers here")
-    subprocess.run(["make", "image"], cwd=ROOT, check=True, timeout=1800)
-    done = subprocess.run([docker, "run", "--rm", "rlsdk", "list"], capture_output=True, text=True, check=True)
-    assert "tqc" in done.stdout
+    subprocess.run(["make", "test-image"], cwd=ROOT, check=True, timeout=1800)
 
 
 def test_the_recipe_is_current() -> None:

@@ -17,9 +17,10 @@ from torch import nn
 
 import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
-from rlsdk.runtime import sealed
+from rlsdk.runtime import is_edited
 from rlsdk_envs.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
-from rlsdk_interchange.exporting import export, model_card
+from rlsdk_interchange.cards import Results
+from rlsdk_interchange.exporting import export
 from rlsdk_sb3 import BaseFeaturesExtractor
 
 ort = pytest.importorskip("onnxruntime")
@@ -253,13 +254,17 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_model_cards_say_what_it_is(tmp_path: Path) -> None:
     agent = trained("recurrent-ppo")
-    card = model_card(agent, export(agent, tmp_path / "policy"), "Mean return 500")
+    exported = export(agent, tmp_path / "policy", results=Results(500.0, 0.0, 10))
+    assert exported.card is not None
+    card = exported.card.read_text()
     for words in (
         "# recurrent-ppo on CartPole-v1",
         "seed 0",
         "`n_steps` | 32",
         "Mean return 500",
+        'value: "500.00 +/- 0.00"',
         "episode_start",
+        'policy.run(None, {"observation": observation, "episode_start": episode_start, "state.000": state_000,',
         "rlsdk 0.",
     ):
         assert words in card
@@ -267,9 +272,12 @@ def test_model_cards_say_what_it_is(tmp_path: Path) -> None:
 
 def test_the_card_is_written_from_python_too(tmp_path: Path) -> None:
     agent = trained("trpo")
-    exported = export(agent, tmp_path / "policy", "torch-export", results="Mean return 500")
+    exported = export(agent, tmp_path / "policy", "torch-export", results=Results(500.0, 0.0, 10))
     assert exported.card == tmp_path / "policy.md"
-    assert exported.card.read_text() == sealed(model_card(agent, exported, "Mean return 500"))
+    text = exported.card.read_text()
+    assert not is_edited(text)
+    assert "Mean return 500" in text
+    assert 'policy = torch.export.load("policy.pt2").module()\noutputs = policy(observation)' in text
     export(agent, tmp_path / "policy", "torch-export")
     assert "Mean return 500" not in exported.card.read_text()
     assert export(agent, tmp_path / "alone", "torch-export", card=False).card is None
@@ -277,6 +285,17 @@ def test_the_card_is_written_from_python_too(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"the model card would replace .*notes\.md, which is another text"):
         export(agent, tmp_path / "notes", "torch-export")
     assert {path.name for path in tmp_path.iterdir()} == {"policy.pt2", "policy.md", "alone.pt2", "notes.md"}
+
+
+def test_python_and_the_command_write_the_same_card(cli: Any) -> None:
+    options = ("--steps", "200", "--eval-every", "100", "--eval-episodes", "2", "--out", "run", "-q")
+    assert cli("run", "ars", "--env", "CartPole-v1", *options)[0] == 0
+    for name in ("best", "final"):
+        assert cli("export", f"run/{name}.rlsdk", "--format", "torch-export")[0] == 0
+        card = Path(f"run/{name}.md").read_text()
+        assert "mean_reward" in card
+        export(f"run/{name}", f"run/{name}", "torch-export")
+        assert Path(f"run/{name}.md").read_text() == card
 
 
 def test_command_line(cli: Any) -> None:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ import pytest
 import rlsdk
 from rlsdk.errors import SettingsError
 
-pytest.importorskip("huggingface_hub")
+huggingface_hub = pytest.importorskip("huggingface_hub")
 COMMIT = "0" * 40
 
 
@@ -139,12 +140,54 @@ def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     pushed = answers[0]
     assert (tmp_path / "small-back.rlsdk").read_bytes() == (tmp_path / "small.rlsdk").read_bytes()
     assert "me/pendulum" in pushed[1]
-    assert set(hub[0]["me/pendulum"]) == {"agent.rlsdk", "README.md"}
+    assert set(hub[0]["me/pendulum"]) == {"agent.rlsdk", "README.md", "replay.mp4"}
+    assert hub[0]["me/pendulum"]["replay.mp4"][4:8] == b"ftyp"  # how an .mp4 file starts
     assert "# trpo on Pendulum-v1" in hub[0]["me/pendulum"]["README.md"].decode()
     assert (tmp_path / "back.rlsdk").read_bytes() == (tmp_path / "mine.rlsdk").read_bytes()
     seen = np.zeros(3, np.float32)
     back = rlsdk.load(tmp_path / "back").predict(seen, deterministic=True)[0]
     np.testing.assert_array_equal(back, agent.predict(seen, deterministic=True)[0])
+
+
+def test_the_hubs_library_reads_results_and_replay_of_a_run(hub: Any, tmp_path: Path) -> None:
+    options = ["--steps", "200", "--eval-every", "100", "--eval-episodes", "2", "--out", "run", "-q"]
+    script = "from rlsdk_interchange import push; push('run', 'me/python')"
+    train = ["run", "ars", "--env", "CartPole-v1?max_episode_steps=9", *options]
+    for code, _, error in commands(hub, [train, ["push", "run", "me/run"]], tmp_path):
+        assert (code, error) == (0, "")
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=hub[1], check=True, timeout=120)
+    text = hub[0]["me/run"]["README.md"].decode()
+    card, _, seal = text.partition("<!-- unedited")
+    assert seal
+    python = hub[0]["me/python"]["README.md"].decode().partition("<!-- unedited")[0]
+    assert python == card.replace("me/run", "me/python")
+    data = huggingface_hub.ModelCard(text).data
+    (result,) = data.eval_results
+    found = (result.task_type, result.dataset_name, result.dataset_type, result.metric_type)
+    env = "CartPole-v1?max_episode_steps=9"
+    assert found == ("reinforcement-learning", env, "CartPole-v1-max_episode_steps-9", "mean_reward")
+    assert re.fullmatch(r"[\d.]+ \+/- [\d.]+", result.metric_value)
+    assert (data.library_name, data.pipeline_tag, data.model_name) == ("rlsdk", "reinforcement-learning", "ars")
+    assert {"rlsdk", "ars", "reinforcement-learning"} <= set(data.tags)
+    lines = [line.split()[1:] for line in text.splitlines() if line.startswith("rlsdk ")]
+    assert [line[0] for line in lines] == ["pull", "eval", "watch"]
+    for code, _, error in commands(hub, lines, tmp_path):
+        assert (code, error) == (0, "")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert "needs the packages rlsdk, rlsdk-ars, rlsdk-interchange" in text
+    script = "import numpy\nobservation = numpy.zeros(4, numpy.float32)\n" + code
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=hub[1], check=True, timeout=120)
+
+
+def test_without_a_video(hub: Any, tmp_path: Path) -> None:
+    from gymnasium.envs.classic_control import PendulumEnv
+
+    rlsdk.make("trpo", env=PendulumEnv(), seed=0).save(tmp_path / "mine")
+    lines = [["push", "mine", "me/plain", "--no-video"], ["push", "mine", "me/odd"]]
+    plain, odd = commands(hub, lines, tmp_path)
+    assert (plain[0], plain[2], odd[0]) == (0, "", 0)
+    assert odd[2].startswith("warning: the repository gets no video: mine.rlsdk names no environment")
+    assert set(hub[0]["me/plain"]) == set(hub[0]["me/odd"]) == {"agent.rlsdk", "README.md"}
 
 
 @pytest.mark.full

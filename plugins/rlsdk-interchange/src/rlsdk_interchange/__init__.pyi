@@ -1,3 +1,4 @@
+from rlsdk_interchange.cards import Results as Results
 from rlsdk_interchange.exporting import Exported as Exported
 from rlsdk_interchange.exporting import export as export
 from rlsdk_interchange.hub import pull as pull

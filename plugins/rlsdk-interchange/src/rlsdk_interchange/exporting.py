@@ -14,6 +14,7 @@ import contextlib
 import io
 import json
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,19 +24,18 @@ import attrs
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk import tree
-from rlsdk.agent import Agent, system_info
+from rlsdk import load, tree
+from rlsdk.agent import Agent
 from rlsdk.errors import DivergenceError, SettingsError, UsageError
 from rlsdk.exploration import random_actions
 from rlsdk.records import Act, Features, Observation
+from rlsdk.runs import find_agent
 from rlsdk.runtime import is_edited, pip_install, sealed, write_whole
-from rlsdk.settings import flat_scalars
 from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
 from rlsdk_interchange.bounds import within_bounds
+from rlsdk_interchange.cards import IN_CARDS, Results, model_card, results_of
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
-_IN_CARDS = "Trained with rlsdk for"
-"""Text that identifies a model card: every model card contains it."""
 TOLERANCE = 1e-5
 ROWS = 3
 """Batch size of the examples with which the policy is traced."""
@@ -165,24 +165,24 @@ def _modules(policy: object) -> list[nn.Module]:
 
 
 def export(
-    agent: Agent,
+    agent: Agent | str | Path,
     path: str | Path,
     format: str = "onnx",  # noqa: A002  # the common name of this argument
     *,
     masks: bool | None = None,
     card: bool = True,
-    results: str | None = None,
+    results: Results | None = None,
 ) -> Exported:
     """Write the policy of an agent to a file, and a model card next to it. The policy accepts batches of any size.
 
     Args:
-        agent: the agent whose policy is exported.
+        agent: the agent whose policy is exported, or its file, or a run directory, of which the best agent is exported.
         path: the file to write. The suffix of the format is appended to a name without a suffix, or with a number as suffix,
             such as `run-0.5`.
         format: `onnx` (extra `export`) or `torch-export` (read with `torch.export.load`).
         masks: add an input for action masks. None: if the agent needs them, or was trained with those of an environment.
         card: write the card, a text in Markdown with the suffix .md (see `model_card`).
-        results: the text of the card about results.
+        results: the evaluation in the card; for a file of a run, by default that of the run.
 
     Raises:
         SettingsError: the format is unknown, the extra is missing, the agent ignores masks, keys of a Dict space give two
@@ -192,6 +192,9 @@ def export(
         DivergenceError: a parameter of the policy is NaN, which the file could not report.
     """
     target = target_of(path, format)
+    if not isinstance(agent, Agent):
+        file = find_agent(Path(agent))
+        agent, results = load(file), results or results_of(file)
     page = _page(target.with_suffix(".md")) if card else None
     module = _module(agent, masks)
     program = _traced(module)
@@ -205,7 +208,7 @@ def export(
     )
     exported = Exported(target, tuple(module.input_names), tuple(module.output_names), states, page)
     if page is not None:
-        write_whole(page, sealed(model_card(agent, exported, results)).encode())
+        write_whole(page, sealed(model_card(agent, _interface(exported), results=results)).encode())
     return exported
 
 
@@ -218,7 +221,7 @@ def _page(card: Path) -> Path | None:
     text = card.read_bytes().decode(errors="replace") if card.exists() else None
     if text is None or not is_edited(text):
         return card
-    if _IN_CARDS not in text:
+    if IN_CARDS not in text:
         raise SettingsError(f"the model card would replace {card}, which is another text; choose another file")
     warnings.warn(f"{card} was edited and stays as it is; move it away to get a new model card", stacklevel=3)
     return None
@@ -360,27 +363,34 @@ def _onnx(program: torch.export.ExportedProgram, module: ExportedPolicy) -> byte
     return serialized
 
 
-def model_card(agent: Agent, exported: Exported | None = None, results: str | None = None) -> str:
-    """Return a page in Markdown about an agent: environment, training, results, settings and versions."""
-    spec, context = agent.spec, agent.context
-    settings = "\n".join(f"| `{name}` | {value} |" for name, value in sorted(flat_scalars(agent.config).items()))
-    versions = ", ".join(f"{name} {value}" for name, value in system_info().items())
-    lines = [
-        f"# {spec.id} on {agent.env_name or 'an environment of its own'}",
-        f"{_IN_CARDS} {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
-        f"Observations: `{context.observation_space}`. Actions: `{context.action_space}`.",
-        *([f"## Results\n\n{results}"] if results else []),
-        *([_interface(exported)] if exported else []),
-        f"## Settings\n\n| setting | value |\n|---|---|\n{settings}",
-        f"## Made with\n\n{versions}",
-    ]
-    return "\n\n".join(lines) + "\n"
-
-
 def _interface(exported: Exported) -> str:
     inputs, outputs = (", ".join(f"`{name}`" for name in names) for names in (exported.inputs, exported.outputs))
-    text = f"## {exported.path.name}\n\nInputs: {inputs}. Outputs: {outputs}. The first axis is the batch."
+    text = f"## {exported.path.name}\n\nInputs: {inputs}. Outputs: {outputs}. The first axis is the batch.{_call(exported)}"
     if not exported.states:
         return text
     kinds = ", ".join(f"{dtype} [batch, {', '.join(map(str, shape))}]" for dtype, shape in exported.states)
-    return f"{text} States are {kinds}, zeros at first; `episode_start` is true at an episode's first step."
+    return f"{text}\nStates are {kinds}, zeros at first; `episode_start` is true at an episode's first step."
+
+
+def _call(exported: Exported) -> str:
+    """Return the lines of a program without rlsdk that calls a policy."""
+    if exported.path.suffix == FORMATS["onnx"]:
+        inputs = ", ".join(f'"{name}": {_variable(name)}' for name in exported.inputs)
+        lines = (
+            "import onnxruntime",
+            f'policy = onnxruntime.InferenceSession("{exported.path.name}")',
+            f"outputs = policy.run(None, {{{inputs}}})  # numpy arrays",
+        )
+    else:
+        inputs = ", ".join(map(_variable, exported.inputs))
+        lines = (
+            "import torch",
+            f'policy = torch.export.load("{exported.path.name}").module()',
+            f"outputs = policy({inputs})  # torch tensors",
+        )
+    return "\n\n```python\n{}\n\n{}\n{}\n```\n".format(*lines)
+
+
+def _variable(name: str) -> str:
+    """Return a name of Python for an input."""
+    return re.sub(r"\W", "_", name)

@@ -1,4 +1,4 @@
-"""Upload and download agents with huggingface_hub (extra `hub`): the agent file and its model card.
+"""Upload and download agents with huggingface_hub (extra `hub`): the agent file, its model card, and a video of an episode.
 
 An agent file contains only tensors and JSON, so reading a file from a hub runs no code. huggingface_hub reads access tokens and
 the hub's address itself (`HF_TOKEN`, `HF_ENDPOINT`, `hf auth login`).
@@ -8,49 +8,92 @@ from __future__ import annotations
 
 import re
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from rlsdk import load
 from rlsdk.agent import inspect_file
-from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
-from rlsdk.runs import find_agent
+from rlsdk.errors import ArtifactError, RlsdkError, SettingsError, one_line, shown
+from rlsdk.runs import find_agent, load_agent
 from rlsdk.runtime import is_edited, pip_install, sealed
-from rlsdk_interchange.exporting import model_card
+from rlsdk_interchange.cards import Results, model_card, results_of, usage
 
 FILE = "agent.rlsdk"
 PAGE = "README.md"
-HEADER = "---\nlibrary_name: rlsdk\ntags: [reinforcement-learning, rlsdk]\n---\n\n"
+REPLAY = "replay"
+"""Name of the video without its suffix. Hugging Face shows `replay.mp4` beside the results."""
 
 
-def push(path: str | Path, repo: str, *, private: bool = False, results: str | None = None) -> str:
-    """Upload an agent file and its model card to a repository, which is created if it does not exist. Return its address.
+def push(
+    path: str | Path,
+    repo: str,
+    *,
+    private: bool = False,
+    results: Results | None = None,
+    video: bool = True,
+    trust: bool = False,
+) -> str:
+    """Upload an agent file, its model card and a video to a repository, which is created if it does not exist.
 
-    A README.md there that somebody has written or edited stays as it is.
+    A README.md there that somebody has written or edited stays as it is. If no video can be made, a warning has the reason.
 
     Args:
-        path: the agent file; it is uploaded as `agent.rlsdk`.
+        path: the agent file, or a run directory, of which the best agent is taken; it is uploaded as `agent.rlsdk`.
         repo: the repository that receives the files, as `owner/name`.
         private: create the repository as private if it does not exist.
-        results: a sentence with scores for the model card.
+        results: the evaluation in the model card; by default that of the run, if the file is in a run directory.
+        video: play an episode and upload it as `replay.mp4`, or as `replay.gif` where ffmpeg is missing (needs rlsdk-lab).
+        trust: the file may name a module to import for its environment, which the video needs.
+
+    Returns:
+        The address of the repository.
 
     Raises:
-        SettingsError: the extra is missing.
-        ArtifactError: the agent file is missing or damaged, `repo` has another form, or the upload failed.
+        SettingsError: the extra is missing, or there is no such file.
+        ArtifactError: the agent file is damaged, `repo` has another form, or the upload failed.
     """
     library = _library()
     _require_name(repo)
-    card = sealed(HEADER + model_card(load(path), results=results))
-    source = find_agent(Path(path))  # with the suffix that `load` found
+    source = find_agent(Path(path))
+    agent, package = load(source), _package_of(source)
+    replay = _replay(source, trust) if video else None
+    results = results or results_of(source)
+    card = sealed(model_card(agent, usage(repo, package), results=results, replay=replay[0] if replay else None))
     try:
         api = library.HfApi()
         address = api.create_repo(repo, private=private, exist_ok=True)
         files = [(FILE, source.read_bytes()), *([] if _has_own_page(library, repo) else [(PAGE, card.encode())])]
+        files += [replay] if replay else []
         changes = [library.CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files]
         api.create_commit(repo, operations=changes, commit_message=f"Agent {source.name}")
     except Exception as error:  # any error of the network or the hub
         raise ArtifactError(f"{source} was not uploaded to {repo!r}: {_reason(error, _is_answer(error))}") from error
     return str(address)
+
+
+def _package_of(file: Path) -> str:
+    """Return the package of the algorithm that a file names."""
+    plugin = inspect_file(file).get("plugin")
+    return str(plugin.get("distribution")) if isinstance(plugin, dict) else "of its algorithm"
+
+
+def _replay(file: Path, trust: bool) -> tuple[str, bytes] | None:
+    """Play an episode. Return the name and the bytes of its video; None, with a warning, if there can be none."""
+    try:
+        if find_spec("rlsdk_lab") is None:
+            raise SettingsError(f"videos need rlsdk-lab: {pip_install('rlsdk-lab[video]')}")
+        from rlsdk_lab import record_video
+
+        agent, env = load_agent(file, None, trust=trust)
+        suffix = ".gif" if find_spec("imageio_ffmpeg") is None else ".mp4"
+        with TemporaryDirectory() as folder:
+            made = record_video(agent, env, Path(folder) / f"{REPLAY}{suffix}")
+            return made.path.name, made.path.read_bytes()
+    except RlsdkError as error:
+        warnings.warn(f"the repository gets no video: {error}", stacklevel=3)
+        return None
 
 
 def _has_own_page(library: ModuleType, repo: str) -> bool:

@@ -7,21 +7,20 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.cli import Overwrite, write_agent
-from rlsdk_interchange.export_command import results_of
+from rlsdk.cli import Overwrite, TrustedFile, write_agent
 
 
 def push_file(
     file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
     repo: Annotated[str, typer.Argument(help="Repository, owner/name.")],
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+    video: Annotated[bool, typer.Option("--video/--no-video", help="Also upload a video of an episode.")] = True,
+    trust: TrustedFile = False,
 ) -> None:
-    """Upload an agent file and its model card to a model hub (needs the extra `hub`)."""
-    from rlsdk.runs import find_agent
+    """Upload an agent file, its model card and a video to a model hub (needs the extra `hub`)."""
     from rlsdk_interchange.hub import push
 
-    file = find_agent(file)
-    typer.echo(push(file, repo, private=private, results=results_of(file)))
+    typer.echo(push(file, repo, private=private, video=video, trust=trust))
 
 
 def pull_file(

@@ -20,5 +20,6 @@ from rlsdk_lab.suite import load_suite as load_suite
 from rlsdk_lab.suite import suites as suites
 from rlsdk_lab.trials import Tuning as Tuning
 from rlsdk_lab.tuning import tune as tune
+from rlsdk_lab.video import record_video as record_video
 
 __version__: str
