@@ -7,8 +7,8 @@ The module has one of these functions, or both:
 
 | argument | is |
 |---|---|
-| `networks` | path, such as "algorithm.target.network" -> a float64 copy of the network, or of a tensor of the algorithm, or a |
-| | whole number of the algorithm, such as "algorithm.updates" |
+| `networks` | path, such as "algorithm.target.network" -> a float64 copy of the network, or of a tensor of the algorithm; |
+| | also a whole number of the algorithm, such as "algorithm.updates" |
 | `batch` | the batch that `update` gets, with float64 numbers |
 | `config` | the settings |
 | `noise` | the number that every random number of the update is; a drawn row number is 0, a drawn bit 1, no order is changed |
