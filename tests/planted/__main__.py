@@ -23,7 +23,17 @@ from tests.planted.copies import Copy
 from tests.planted.kinds import KINDS
 from tests.planted.looking import LOADING, Task, look
 from tests.planted.page import PAGE, page
-from tests.planted.results import STORED_FRESH, Result, is_current, kit_digest, store, store_run, stored, stored_runs
+from tests.planted.results import (
+    STORED_FRESH,
+    Result,
+    is_current,
+    kit_digest,
+    store,
+    store_run,
+    stored,
+    stored_runs,
+    without,
+)
 
 LIMIT = 150.0
 """The usual time limit for one bug, in seconds by the clock."""
@@ -150,7 +160,7 @@ def run(bugs: Sequence[Bug], options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copies = [Copy(Path(folder) / str(k)) for k in range(options.jobs)]
         chosen = [(bug, KINDS[bug.kind] if options.likely else options.clauses) for bug in bugs]
-        tasks = [(bug, _task(bug, results.get(bug.id), own)) for bug, own in chosen]
+        tasks = [(bug, _task(bug, results.get(bug.id), own, options.without)) for bug, own in chosen]
         for search in Searches(tasks, copies, options.limit).ended():
             assert search.bug is not None
             bug, result = search.bug, result_of(search, search.bug, options.limit)
@@ -159,7 +169,7 @@ def run(bugs: Sequence[Bug], options: argparse.Namespace) -> None:
             found = result.clause or f"NOT FOUND: {result.detail}"
             print(f"{bug.algorithm:<20} {search.seconds:6.1f} s  {bug.id:<60} {found}", flush=True)
             if options.half and options.store and bug.id in results:
-                store_run(options.half, {bug.id: results[bug.id]})
+                store_run(_name(options), {bug.id: results[bug.id]})
             elif not options.dry:
                 store(results)
 
@@ -168,13 +178,26 @@ def _known(options: argparse.Namespace) -> dict[str, Result]:
     """Return id of a bug -> its stored result."""
     if not options.half:
         return stored() | stored(STORED_FRESH)
-    run = stored_runs().get(options.half)
+    run = stored_runs().get(_name(options))
     return dict(run.results) if run else {}
 
 
-def _task(bug: Bug, before: Result | None, groups: Sequence[str]) -> Task:
+def _name(options: argparse.Namespace) -> str:
+    """The name of the run of a half, as it is stored."""
+    return without(options.half, options.without) if options.without else str(options.half)
+
+
+def _offered(options: argparse.Namespace) -> Sequence[Bug]:
+    """The bugs to choose from. With `--without`, those that one of these clauses found."""
+    if not options.half:
+        return {"A": fresh.HALF_A, "B": fresh.HALF_B}.get(options.fresh, BUGS)
+    found = stored_runs()[options.half].results if options.without else {}
+    return [bug for bug in authors.half(options.half) if not options.without or found[bug.id].clause in options.without]
+
+
+def _task(bug: Bug, before: Result | None, groups: Sequence[str], left_out: Sequence[str]) -> Task:
     recorded = [before.clause] if before is not None and before.clause else []
-    return Task(bug.algorithm, (), [*recorded, *KINDS[bug.kind]], (), groups)
+    return Task(bug.algorithm, (), [*recorded, *KINDS[bug.kind]], left_out, groups)
 
 
 def main() -> None:
@@ -187,6 +210,9 @@ def main() -> None:
         "--half", choices=authors.HALVES, help="this half of `tests.planted.authors`; stored with --store"
     )
     parser.add_argument("--store", action="store_true", help="with --half: store its results, and write the page")
+    parser.add_argument(
+        "--without", nargs="+", default=[], help="with --half: leave these clauses out, for bugs that one of them found"
+    )
     parser.add_argument("--new", action="store_true", help="bugs without a result of their present text")
     parser.add_argument("--missed", action="store_true", help="bugs that were not found")
     parser.add_argument("--clauses", nargs="+", default=[], help="try only clauses whose ids begin so")
@@ -196,10 +222,9 @@ def main() -> None:
     options = parser.parse_args()
     options.dry |= options.half is not None and not options.store
     results = _known(options)
-    offered = {"A": fresh.HALF_A, "B": fresh.HALF_B}.get(options.fresh, BUGS)
     chosen = [
         bug
-        for bug in (authors.half(options.half) if options.half else offered)
+        for bug in _offered(options)
         if (not options.only or {bug.id, bug.kind, bug.algorithm} & set(options.only))
         and not (options.new and is_current(bug, results))
         and not (options.missed and bug.id in results and results[bug.id].clause is not None)

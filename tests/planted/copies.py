@@ -33,7 +33,10 @@ class Copy:
         self._times = itertools.count(2_000_000_000)
         listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in listed.splitlines():
-            if name.startswith(("rlsdk/", "plugins/", "contrib_algos/", "examples/third_party/")) and (ROOT / name).exists():
+            if (
+                name.startswith(("rlsdk/", "plugins/", "contrib_algos/", "examples/third_party/"))
+                and (ROOT / name).exists()
+            ):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
         self.site.mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -76,6 +76,11 @@ def store_run(name: str, results: Mapping[str, Result]) -> None:
     before = runs[name].results if name in runs else {}
     runs[name] = Run(date.today().isoformat(), {**before, **results})
     STORED_AUTHORS.write_text(json.dumps({key: asdict(run) for key, run in sorted(runs.items())}, indent=1) + "\n")
+
+
+def without(half: str, clauses: Sequence[str]) -> str:
+    """The name of the run of a half in which these clauses are left out."""
+    return f"{half}, without {', '.join(clauses)}"
 
 
 def is_current(bug: Bug, results: Mapping[str, Result]) -> bool:

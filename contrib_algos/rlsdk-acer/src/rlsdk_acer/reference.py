@@ -45,9 +45,7 @@ def losses(
     return {"algorithm.optimizer": rows[batch.loss_mask.flatten()].sum() / max(1, int(batch.loss_mask.sum()))}
 
 
-def after(
-    networks: Mapping[str, Any], batch: Sequences[Any], config: ACERConfig, noise: float
-) -> Mapping[str, Tensor]:
+def after(networks: Mapping[str, Any], batch: Sequences[Any], config: ACERConfig, noise: float) -> Mapping[str, Tensor]:
     """Return the parameters of the average policy (section 3.3)."""
     path = "algorithm.average.network"
     pairs = zip(networks[path].named_parameters(), networks["policy"].parameters(), strict=True)

@@ -31,14 +31,16 @@ def losses(networks: Networks, batch: Batch, config: ACKTRConfig, noise: float) 
     if networks["algorithm.updates"] < config.cold_iter:
         return {"algorithm.optimizer": loss}
     parameters = dict(network.named_parameters())
-    slopes = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True)
-    plain = dict(zip(parameters, slopes, strict=True))
+    grads = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True)
+    plain = dict(zip(parameters, grads, strict=True))
     natural, count = dict[str, Tensor](), len(calls[0][1])
-    slopes = torch.autograd.grad(score, [output for _, _, output in calls], retain_graph=True)
-    for (name, inputs, _), slope in zip(calls, slopes, strict=True):
+    grads = torch.autograd.grad(score, [output for _, _, output in calls], retain_graph=True)
+    for (name, inputs, _), grad in zip(calls, grads, strict=True):
         ones = torch.cat([inputs, torch.ones(count, 1)], -1)  # for the bias
-        found = ones.T @ ones / count, slope.T @ slope / count
-        solved = _solved(networks, name, found, torch.cat([plain[f"{name}.weight"], plain[f"{name}.bias"][:, None]], 1), config)
+        found = ones.T @ ones / count, grad.T @ grad / count
+        solved = _solved(
+            networks, name, found, torch.cat([plain[f"{name}.weight"], plain[f"{name}.bias"][:, None]], 1), config
+        )
         natural[f"{name}.weight"], natural[f"{name}.bias"] = solved[:, :-1], solved[:, -1]
     for name in parameters.keys() - natural.keys():  # in no dense layer: its diagonal
         squared = torch.autograd.grad(score, parameters[name], retain_graph=True)[0].square() / count
@@ -46,7 +48,7 @@ def losses(networks: Networks, batch: Batch, config: ACKTRConfig, noise: float) 
         natural[name] = plain[name] / (_averaged(networks, block, 0, squared, config) + config.damping)
     curvature = sum((plain[name] * natural[name]).sum() for name in parameters) * config.learning_rate(0.5) ** 2
     bound = (config.kfac_clip / curvature).sqrt().clamp(max=1.0)  # eta of section 3.2
-    return {"algorithm.optimizer": sum((bound * natural[name] * each).sum() for name, each in parameters.items())}  # type: ignore[dict-item]
+    return {"algorithm.optimizer": sum((bound * natural[name] * each).sum() for name, each in parameters.items())}
 
 
 def _loss(network: Any, batch: Batch, config: ACKTRConfig) -> tuple[Tensor, Tensor, Calls]:
@@ -55,11 +57,16 @@ def _loss(network: Any, batch: Batch, config: ACKTRConfig) -> tuple[Tensor, Tens
     seen, following, action = map_tensors(
         lambda leaf: leaf.flatten(0, 1), (steps.observation, successors(batch), steps.action)
     )
-    starts, lam = torch.ones(steps.reward.numel(), dtype=torch.bool), 1.0 if config.gae_lambda is None else config.gae_lambda
+    starts, lam = (
+        torch.ones(steps.reward.numel(), dtype=torch.bool),
+        1.0 if config.gae_lambda is None else config.gae_lambda,
+    )
     with torch.no_grad():
         next_value = network.evaluate(following, ((), ()), starts)[1].view(steps.reward.shape)
     handles = [
-        layer.register_forward_hook(lambda _, inputs, output, name=name: calls.append((name, inputs[0].detach(), output)))
+        layer.register_forward_hook(
+            lambda _, inputs, output, name=name: calls.append((name, inputs[0].detach(), output))
+        )
         for name, layer in network.named_modules()
         if isinstance(layer, nn.Linear)
     ]
@@ -98,16 +105,16 @@ def _solved(networks: Networks, name: str, found: tuple[Tensor, Tensor], plain: 
         ratio = ((inputs.trace() / len(inputs)) / (outputs.trace() / len(outputs))).sqrt()
         inputs = inputs + ratio * config.damping**0.5 * torch.eye(len(inputs))
         outputs = outputs + config.damping**0.5 / ratio * torch.eye(len(outputs))
-        matrix = torch.kron(outputs.double(), inputs.double())
+        matrix = torch.kron(outputs, inputs)
     else:
         matrix = torch.kron(outputs, inputs)
         matrix = matrix + config.damping * torch.eye(len(matrix))
-    return torch.linalg.solve(matrix, plain.flatten()).view_as(plain)
+    solved: Tensor = torch.linalg.solve(matrix, plain.flatten())
+    return solved.view_as(plain)
 
 
 def _averaged(networks: Networks, block: str, place: int, found: Tensor, config: ACKTRConfig) -> Tensor:
-    """Return the running average of a factor after this update: the first ones have equal weights (arXiv:1503.05671, section 5)."""
-    count = networks[f"{block}.count"] + 1
-    share = min(1.0 - 1.0 / count, config.stats_decay)
-    average: Tensor = share * networks[f"{block}.tensors.{place}"] + (1.0 - share) * found
-    return average
+    """Return the running average of a factor after this update (arXiv:1503.05671, section 5). The first ones weigh the same."""
+    share: float = min(1.0 - 1.0 / (networks[f"{block}.count"] + 1), config.stats_decay)
+    before: Tensor = networks[f"{block}.tensors.{place}"]
+    return share * before + (1.0 - share) * found

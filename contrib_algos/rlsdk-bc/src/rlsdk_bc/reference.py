@@ -54,5 +54,5 @@ def _returns(config: BCConfig) -> Tensor:
     for episode in episodes.split(1.0 - config.held_out)[0] if config.held_out else episodes:
         count = len(episode.rewards)
         powers = torch.arange(count)[None, :] - torch.arange(count)[:, None]
-        found.append((config.gamma**powers.clamp(min=0)).triu().double() @ torch.as_tensor(episode.rewards).double())
+        found.append((config.gamma ** powers.clamp(min=0)).triu().double() @ torch.as_tensor(episode.rewards).double())
     return torch.cat(found)

@@ -34,8 +34,8 @@ def losses(
         right, wrong = torch.sigmoid(logit), torch.sigmoid(-logit)
         entropy = -(right * right.log() + wrong * wrong.log()).mean()
         between = (noise * inputs[:size] + (1.0 - noise) * inputs[size:]).detach().requires_grad_()
-        slope = torch.autograd.grad(discriminator.layers(between).sum(), between, create_graph=True)[0]
-        penalty = (slope.norm(dim=-1) - 1.0).square().mean()  # arXiv:1704.00028, equation 3
+        grad = torch.autograd.grad(discriminator.layers(between).sum(), between, create_graph=True)[0]
+        penalty = (grad.norm(dim=-1) - 1.0).square().mean()  # arXiv:1704.00028, equation 3
         cross = -right[:size].log().mean() - wrong[size:].log().mean()
         found.append(cross - config.adversary_entcoeff * entropy + config.gradient_penalty * penalty)
     return {"algorithm.optimizer": found, "algorithm.policy.optimizer": _loss_of_policy(networks, batch, config)}
@@ -87,7 +87,8 @@ def _executed(space: Space, action: Any) -> Any:
         return {name: _executed(child, action[name]) for name, child in space.spaces.items()}
     if isinstance(space, Tuple):
         return tuple(_executed(child, each) for child, each in zip(space.spaces, action, strict=True))
-    return action.clamp(torch.tensor(space.low), torch.tensor(space.high)) if isinstance(space, Box) else action
+    within: Any = action.clamp(torch.tensor(space.low), torch.tensor(space.high)) if isinstance(space, Box) else action
+    return within
 
 
 def _rewards(discriminator: Any, batch: Batch, config: GAILConfig) -> Tensor:
@@ -105,7 +106,11 @@ def _rewards(discriminator: Any, batch: Batch, config: GAILConfig) -> Tensor:
 def _loss_of_policy(networks: Mapping[str, Any], batch: Batch, config: GAILConfig) -> Tensor:
     """Return the loss of PPO (arXiv:1707.06347) of a rollout that is one minibatch, 0-d."""
     network, steps, remaining = networks["policy"], batch.steps, 0.5
-    reward, before, ended = _rewards(networks["algorithm.discriminator"], batch, config), steps.extras.value, steps.terminated
+    reward, before, ended = (
+        _rewards(networks["algorithm.discriminator"], batch, config),
+        steps.extras.value,
+        steps.terminated,
+    )
     ended = ended | steps.truncated
     seen, following, action = map_tensors(
         lambda leaf: leaf.flatten(0, 1), (steps.observation, successors(batch), steps.action)
@@ -130,4 +135,5 @@ def _loss_of_policy(networks: Mapping[str, Any], batch: Batch, config: GAILConfi
         limit = config.clip_range_vf(remaining)
         value = before + (value - before).clamp(-limit, limit)
     errors = (target - value).square()
-    return (policy + config.vf_coef * errors - config.ent_coef * distribution.entropy()).mean()
+    loss: Tensor = (policy + config.vf_coef * errors - config.ent_coef * distribution.entropy()).mean()
+    return loss

@@ -57,7 +57,7 @@ def _value(network: Any, seen: Any) -> Tensor:
 def _chosen(head: Any, latent: Tensor, mask: Tensor | None, taken: Any) -> tuple[Tensor, Tensor]:
     """Return (log pi(a|s) [N], entropy [N]). The softmax of each choice is over the values that its mask allows."""
     if hasattr(head, "heads"):  # a Dict or Tuple: the sum over its entries
-        masks = [None] * len(head.heads) if mask is None else mask.split(head.widths, -1)
+        masks = [None] * len(head.heads) if mask is None else torch.split(mask, head.widths, -1)
         each = [taken[key] for key in head.keys] if head.keys else taken
         parts = [_chosen(*part) for part in zip(head.heads, [latent] * len(each), masks, each, strict=True)]
         return sum(part[0] for part in parts), sum(part[1] for part in parts)  # type: ignore[return-value]
@@ -72,7 +72,8 @@ def _chosen(head: Any, latent: Tensor, mask: Tensor | None, taken: Any) -> tuple
         logits, sizes = torch.stack([torch.zeros_like(logits), logits], -1).flatten(-2), [2] * logits.shape[-1]
     allowed = torch.ones_like(logits, dtype=torch.bool) if mask is None else mask
     log_prob, entropy = torch.zeros(len(latent)), torch.zeros(len(latent))
-    for own, may, value in zip(logits.split(sizes, -1), allowed.split(sizes, -1), taken.split(1, -1), strict=True):
+    choices = (torch.split(logits, sizes, -1), torch.split(allowed, sizes, -1), torch.split(taken, 1, -1))
+    for own, may, value in zip(*choices, strict=True):
         found = own.masked_fill(~may, -torch.inf).log_softmax(-1)
         log_prob = log_prob + found.gather(-1, value).squeeze(-1)
         entropy = entropy - (found.exp() * found.masked_fill(~may, 0.0)).sum(-1)

@@ -63,9 +63,13 @@ def _counts(batch: Rollout[Any, Any], config: RecurrentPPOConfig) -> Tensor:
 def _unrolled(network: Any, batch: Rollout[Any, Any], config: RecurrentPPOConfig) -> tuple[Tensor, Tensor]:
     """Return (latents of the actor [T * B, H], values [T, B]), step by step. A sequence begins with the stored states."""
     steps, starts = batch.steps, _starts(batch, config)
-    latents, values, (actor, critic) = list[Tensor](), list[Tensor](), map_tensors(lambda leaf: leaf[0], steps.extras.memory)
+    latents, values, (actor, critic) = (
+        list[Tensor](),
+        list[Tensor](),
+        map_tensors(lambda leaf: leaf[0], steps.extras.memory),
+    )
     for t in range(len(starts)):
-        seen, stored = map_tensors(lambda leaf: leaf[t], (steps.observation, steps.extras.memory))
+        seen, stored = map_tensors(lambda leaf, t=t: leaf[t], (steps.observation, steps.extras.memory))
         actor, critic = (
             tuple(torch.where(starts[t].view(-1, 1, 1), a, b) for a, b in zip(*pair, strict=True))
             for pair in zip(stored, (actor, critic), strict=True)

@@ -7,8 +7,8 @@ The module has one of these functions, or both:
 
 | argument | is |
 |---|---|
-| `networks` | path, such as "algorithm.target.network" -> a float64 copy of the network, or of a tensor of the algorithm, or a |
-| | whole number of the algorithm, such as "algorithm.updates" |
+| `networks` | path, such as "algorithm.target.network" -> a float64 copy of the network, or of a tensor of the algorithm; |
+| | also a whole number of the algorithm, such as "algorithm.updates" |
 | `batch` | the batch that `update` gets, with float64 numbers |
 | `config` | the settings |
 | `noise` | the number that every random number of the update is; a drawn row number is 0, a drawn bit 1, no order is changed |
@@ -37,7 +37,7 @@ from rlsdk.networks import ActorCritic
 from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.tree import map_tensors
 from rlsdk_testing.alternatives import others, settings_of
-from rlsdk_testing.batches import ROLLOUT, Batch, is_scored, reward_of, rows_in_batch, with_rewards
+from rlsdk_testing.batches import ROLLOUT, AnySequences, Batch, is_scored, reward_of, rows_in_batch, with_rewards
 from rlsdk_testing.dose_clauses import float_settings
 from rlsdk_testing.effects import shown
 from rlsdk_testing.equal_noise import EqualNoise
@@ -138,6 +138,7 @@ def _batches(batch: Batch) -> Iterator[tuple[str, Batch]]:
         yield "other discounts, and weights of rows", replace(batch, discount=discount, weight=weight)
     if isinstance(batch, Sequences):
         yield f"rewards {LARGE:g} times as large", with_rewards(batch, LARGE * (reward_of(batch) + 1.0))
+        yield "ends inside of sequences", _with_ends_inside(batch)
     if isinstance(batch, Rollout) and batch.final_observations is not None:
         yield "terminations only", with_ends(batch, terminated=True)
         rewards = LARGE * (batch.steps.reward + 1.0)
@@ -145,6 +146,15 @@ def _batches(batch: Batch) -> Iterator[tuple[str, Batch]]:
             f"time limits, and rewards {LARGE:g} times as large",
             with_ends(replace(batch, steps=replace(batch.steps, reward=rewards)), terminated=False),
         )
+
+
+def _with_ends_inside(batch: AnySequences) -> AnySequences:
+    """Return sequences in whose middle an episode ends, every second time by a time limit."""
+    steps, row = batch.steps, len(batch.steps.reward) // 2
+    terminated, truncated, discount = (each.clone() for each in (steps.terminated, steps.truncated, batch.discount))
+    terminated[row, ::2], truncated[row, ::2], discount[row, ::2] = True, False, 0.0
+    terminated[row, 1::2], truncated[row, 1::2], discount[row, 1::2] = False, True, float(batch.discount.max())
+    return replace(batch, steps=replace(steps, terminated=terminated, truncated=truncated), discount=discount)
 
 
 def _require_equal(

@@ -24,7 +24,9 @@ def losses(networks: Mapping[str, Any], batch: Transitions, config: TQCConfig, n
         atoms = target(target.encoder(following), action)  # [C, N, K]
         count, _, quantiles = atoms.shape
         # the largest atoms of all critics together are left out
-        kept = torch.cat(list(atoms), -1).sort(-1).values[:, : count * (quantiles - config.top_quantiles_to_drop_per_net)]
+        kept = (
+            torch.cat(list(atoms), -1).sort(-1).values[:, : count * (quantiles - config.top_quantiles_to_drop_per_net)]
+        )
         # equation 11
         wanted = batch.reward[:, None] + batch.discount[:, None] * (kept - alpha * log_prob[:, None])
     values = critics(critics.encoder(seen), actor.scale.to_unit(batch.action).double())
@@ -36,7 +38,9 @@ def losses(networks: Mapping[str, Any], batch: Transitions, config: TQCConfig, n
     goal = config.target_entropy_for(actor.scale.size)
     return {
         "algorithm.trained.optimizer": (rows if batch.weight is None else rows * batch.weight).mean(),
-        "algorithm.trained.actor_optimizer": (alpha * log_prob - critics(critics.encoder(seen), action).mean((0, 2))).mean(),
+        "algorithm.trained.actor_optimizer": (
+            alpha * log_prob - critics(critics.encoder(seen), action).mean((0, 2))
+        ).mean(),
         "algorithm.entropy.optimizer": -(log_alpha * (log_prob.detach() + goal)).mean(),
     }
 

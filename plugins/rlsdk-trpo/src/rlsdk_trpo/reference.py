@@ -15,11 +15,12 @@ from rlsdk.tree import map_tensors
 from rlsdk_trpo.config import TRPOConfig
 
 SETTINGS: dict[str, object] = {"cg_max_steps": 5}
-"""The settings of the small agents of the contract kit. Further conjugate gradients of so small networks are mostly rounding."""
+"""The settings of the small agents of the contract kit. Further conjugate gradients of such networks are mostly rounding."""
 DECIDED = 1e-3
-"""The line search compares numbers. If the difference is a smaller share of them, rounding of float32 decides about the step."""
+"""The line search compares numbers. Where they differ by a smaller share, rounding of float32 decides about the step."""
 SOLVED = 1e-10
 """Conjugate gradients end at this squared residual."""
+Compared = Callable[[], tuple[Tensor, Tensor]]
 Rows = tuple[Observation, Any, Tensor, Tensor, Tensor]
 """Observations, actions, their old log-probabilities, advantages and returns, [N, ..]."""
 
@@ -37,46 +38,56 @@ def after(
     networks: Mapping[str, Any], batch: Rollout[Any, Any], config: TRPOConfig, noise: float
 ) -> Mapping[str, Tensor]:
     """Return the policy's parameters after a step (appendix C); nothing if rounding decides about its length."""
-    network, bound = deepcopy(networks["policy"]), config.target_kl(0.5)
-    actor: list[nn.Parameter] = network.actor_parameters
-    every = _rows(network, batch, config)
+    network, every = deepcopy(networks["policy"]), _rows(networks["policy"], batch, config)
     count = len(every[-1]) // config.sub_sampling_factor
     seen, action, old_log_prob, advantage, _ = map_tensors(lambda leaf: leaf[:count], every)
     if config.normalize_advantage:
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-    shape = getattr(network.head, "shape", ()) if config.kl_per_dimension else ()
+    parts = math.prod(getattr(network.head, "shape", ())) if config.kl_per_dimension else 1
     old = _evaluated(deepcopy(network).requires_grad_(False), seen)[0]
 
     def compared() -> tuple[Tensor, Tensor]:
-        """The objective of equation 14, and the mean divergence from the policy before the step, both 0-d."""
+        """Return the objective of equation 14, and the mean divergence from the policy before the step, both 0-d."""
         now = _evaluated(network, seen)[0]
         ratio = (now.log_prob(network.internal(action)) - old_log_prob).exp()
-        return (ratio * advantage).mean(), now.kl_divergence(old).mean() / math.prod(shape)
+        return (ratio * advantage).mean(), now.kl_divergence(old).mean() / parts
 
-    def flat(value: Tensor, create_graph: bool = False) -> Tensor:
-        parts = torch.autograd.grad(value, actor, retain_graph=True, create_graph=create_graph)
-        return torch.cat([part.flatten() for part in parts])
-
-    before, divergence = compared()
-    slope = flat(divergence, create_graph=True)
-    direction = _solution(
-        lambda vector: flat(slope @ vector) + config.cg_damping * vector, flat(before), config.cg_max_steps
-    )
-    curvature = direction @ (flat(slope @ direction) + config.cg_damping * direction)
-    step, start = direction * (2.0 * bound / curvature).sqrt(), [each.detach().clone() for each in actor]
-    share = 1.0
-    for _ in range(config.line_search_max_iter):
-        _move(actor, start, share * step)
-        objective, divergence = (number.detach() for number in compared())
-        if min(abs(objective - before) / abs(before), abs(divergence / bound - 1.0)) < DECIDED:
-            return {}
-        if divergence < bound and objective > before:
-            break
-        share *= config.line_search_shrinking_factor
-    else:
-        _move(actor, start, 0.0 * step)
+    actor: list[nn.Parameter] = network.actor_parameters
+    if not _search(actor, compared, _step(actor, compared, config), config):
+        return {}
     own = set(map(id, actor))
     return {f"policy.{name}": each.detach() for name, each in network.named_parameters() if id(each) in own}
+
+
+def _step(actor: list[nn.Parameter], compared: Compared, config: TRPOConfig) -> Tensor:
+    """Return the natural gradient step [D] at whose end the divergence is `target_kl`, if it were a square."""
+
+    def flat(value: Tensor, *, twice: bool = False) -> Tensor:
+        parts = torch.autograd.grad(value, actor, retain_graph=True, create_graph=twice)
+        return torch.cat([part.flatten() for part in parts])
+
+    objective, divergence = compared()
+    grad = flat(divergence, twice=True)
+
+    def product(vector: Tensor) -> Tensor:
+        return flat(grad @ vector) + config.cg_damping * vector
+
+    direction = _solution(product, flat(objective), config.cg_max_steps)
+    return direction * (2.0 * config.target_kl(0.5) / (direction @ product(direction))).sqrt()
+
+
+def _search(actor: list[nn.Parameter], compared: Compared, step: Tensor, config: TRPOConfig) -> bool:
+    """Move the parameters by the first share of `step` that is good; return whether rounding does not decide about it."""
+    start, before, bound = [each.detach().clone() for each in actor], compared()[0].detach(), config.target_kl(0.5)
+    for tried in range(config.line_search_max_iter):
+        _move(actor, start, config.line_search_shrinking_factor**tried * step)
+        objective, divergence = (number.detach() for number in compared())
+        if min(abs(objective - before) / abs(before), abs(divergence / bound - 1.0)) < DECIDED:
+            return False
+        if divergence < bound and objective > before:
+            return True
+    _move(actor, start, 0.0 * step)
+    return True
 
 
 def _rows(network: Any, batch: Rollout[Any, Any], config: TRPOConfig) -> Rows:
@@ -117,6 +128,6 @@ def _solution(product: Callable[[Tensor], Tensor], wanted: Tensor, most: int) ->
 
 @torch.no_grad()
 def _move(parameters: list[nn.Parameter], start: list[Tensor], step: Tensor) -> None:
-    parts = step.split([each.numel() for each in start])
+    parts = torch.split(step, [each.numel() for each in start])
     for parameter, before, part in zip(parameters, start, parts, strict=True):
         parameter.copy_(before + part.view_as(before))
