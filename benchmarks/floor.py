@@ -85,10 +85,10 @@ def _environment(case: Case) -> float:
     return _seconds(steps) / len(actions)
 
 
-def _seconds(work: Work, least: float = SECONDS) -> float:
-    """Seconds of one call: the median over some blocks, each of at least `least` seconds."""
+def _seconds(work: Work, least: float | None = None) -> float:
+    """Seconds of one call: the median over some blocks, each of at least `least` seconds, by default `SECONDS`."""
     work()
-    return sorted(_block(work, least) for _ in range(BLOCKS))[BLOCKS // 2]
+    return sorted(_block(work, SECONDS if least is None else least) for _ in range(BLOCKS))[BLOCKS // 2]
 
 
 def _block(work: Work, least: float) -> float:

@@ -128,7 +128,7 @@ class Endless(gymnasium.Env[Any, Any]):
 def test_a_memory_that_diverged_is_emptied(policy: str, groups: int) -> None:
     envs = [Endless() for _ in range(groups)]
     vector = rlsdk.environments.make_vec_env([lambda env=env: env for env in envs], vectorization="sync")
-    settings = {"n_steps": 16, "batch_size": 16, "env_groups": groups, "policy": policy}
+    settings = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "env_groups": groups, "policy": policy}
     agent, restore = rlsdk.make("recurrent-ppo", env=vector, seed=0, **settings), RestoreOnDivergence(32)
     with pytest.warns(RuntimeWarning, match="restored"):
         agent.learn(320, callback=[Spoil(100), restore])

@@ -30,6 +30,7 @@ SMALL: dict[str, int] = {
     "learning_starts": 8,
     "batch_size": 16,
     "n_steps": 16,
+    "n_epochs": 2,
     "target_update_interval": 2,
 }
 """Settings with which any algorithm is fast. Those that its config class does not have are left out."""

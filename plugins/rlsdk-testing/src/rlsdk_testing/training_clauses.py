@@ -276,7 +276,10 @@ def _last_gradients(subject: Subject, factor: float) -> dict[str, deque[Tensor]]
     count = 1 if recordable(subject.spec.config_type) else ENVS  # data sets are recorded in one environment
     found: dict[str, deque[Tensor]] = defaultdict(lambda: deque(maxlen=LAST))
     with quietly(), kernels_off():
-        known, agent = (subject.agent(make_vec_env(make, count), normalize=True, max_grad_norm=1e9) for _ in range(2))
+        # one epoch: no step is made, so that another epoch would compute the same gradients again
+        known, agent = (
+            subject.agent(make_vec_env(make, count), normalize=True, max_grad_norm=1e9, n_epochs=1) for _ in range(2)
+        )
         with watched(known, lambda _: None, hold=True):
             known.learn(8 * FIRST)
         learned, fresh = (dict(each.get_parameters()) for each in (known, agent))

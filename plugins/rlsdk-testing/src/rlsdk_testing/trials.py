@@ -25,7 +25,7 @@ STEPS, ROUNDS = 32, 3
 """The smallest numbers of environment steps and of rounds (collecting and updating) of a training."""
 LONG = 4
 """A long training has this multiple of the usual length, so that each half has several rounds."""
-RESTLESS: dict[str, object] = {"learning_rate": 1e-2, "n_epochs": 2}
+RESTLESS: dict[str, object] = {"learning_rate": 1e-2}
 """Settings with which a short training changes the weights much. They are used if the plugin has them and no other values are
 given."""
 Left = dict[str, torch.Tensor]
