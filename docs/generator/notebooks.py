@@ -29,7 +29,7 @@ RUN = ("python", "")
 """The languages of blocks that tests run; those without one are commands."""
 LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-LONGEST = 30
+LONGEST = 120
 """Lines of an output that a page shows."""
 Notebook = dict[str, Any]
 KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}

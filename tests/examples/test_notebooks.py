@@ -72,11 +72,11 @@ def test_a_page_shows_the_outputs_below_their_blocks() -> None:
         "Add.\n```python\nprint(3)\n```\n\n```{code-block} text\n:class: output\n\n3\n```\n"
         "\n```sh\nls\n```\n\n```\nrlsdk list\n```\n"
     )
-    many = {"outputs": [{"output_type": "stream", "text": "".join(f"{number}\n" for number in range(99))}]}
+    many = {"outputs": [{"output_type": "stream", "text": "".join(f"{number}\n" for number in range(999))}]}
     ((text, picture),) = outputs(many)
     assert text.startswith("0\n1\n")
-    assert text.endswith("\n97\n98\n")
-    assert len(text.splitlines()) == 31
+    assert text.endswith("\n997\n998\n")
+    assert len(text.splitlines()) == 121
     assert picture is None
 
 
