@@ -13,7 +13,7 @@ IN_IMAGE = --user "$$(id -u):$$(id -g)" --volume "$(CURDIR)/dist/image:/home/rls
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile -q
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
 
-.PHONY: install demo test test-rest test-repository test-all test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench image test-image test-conda wheels release zoo clean
+.PHONY: install demo test test-rest test-repository test-all test-gpu test-slow test-site test-without-kernels test-oldest test-newest lint format docs bench image test-image test-conda wheels release zoo clean
 
 # without isolation, as each package would install hatchling anew otherwise
 $(VENV)/.demo: $(SOURCES)
@@ -105,6 +105,9 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev  ## the documentation site, in docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+test-site: $(VENV)/.dev  ## the site in a browser: widths, pictures, results, search; skipped without one
+	$(BIN)/python -m pytest -q tests/docs/test_site.py
 
 wheels: $(VENV)/.wheels  ## a wheel of every package, and an index of them, in dist
 	$(BIN)/python -m publishing.wheels dist

@@ -60,11 +60,12 @@ def write(name: str, folder: Path) -> None:
     if name in ("list", "run"):
         _draw(f"$ {COMMANDS[name]}", shown, FOLDER / f"{name}.svg")
     elif name == "report":
-        _photograph((folder / "report" / "report.html").as_uri(), name, 1000)
+        _photograph((folder / "report" / "report.html").as_uri(), name, 1270)
     else:
         server = ["rlsdk", "ui", "report", "--no-browser"] if name == "ui" else ["tensorboard", "--logdir", "runs"]
+        place = "" if name == "ui" else "#scalars&tagFilter=rew"
         with _served([*server, "--port", str(PORT)], folder):
-            _photograph(f"http://127.0.0.1:{PORT}/", name, 800)
+            _photograph(f"http://127.0.0.1:{PORT}/{place}", name, 700)
 
 
 def _on_terminal(command: str, folder: Path) -> str:
@@ -97,12 +98,12 @@ def _draw(command: str, shown: str, path: Path) -> None:
 
 
 def _photograph(address: str, name: str, height: int) -> None:
-    """Write what a browser shows of a page, 15 seconds of its clock after the start."""
+    """Write what a browser shows of a page, 60 seconds of its clock after the start."""
     browser = next((found for each in BROWSERS if (found := shutil.which(each))), None)
     if browser is None:
         raise UsageError(f"pictures of pages need a browser: none of {', '.join(BROWSERS)} is on PATH")
     options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size=1100,{height}"]
-    time_limit, out = "--virtual-time-budget=15000", f"--screenshot={FOLDER / name}.png"
+    time_limit, out = "--virtual-time-budget=60000", f"--screenshot={FOLDER / name}.png"
     subprocess.run([browser, *options, time_limit, out, address], check=True, capture_output=True, timeout=300)
 
 

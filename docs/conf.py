@@ -17,6 +17,7 @@ import rlsdk
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from docs.generator.cards import short_name, write_cards
 from docs.generator.commands import write_commands
+from docs.generator.notebooks import NOTEBOOKS, stored, tutorial, with_outputs, write_notebooks
 from docs.generator.reference import write_reference
 from docs.generator.signatures import shown_signature, skipped_member
 
@@ -65,7 +66,12 @@ def links_of_the_site(app: Any, docname: str, source: list[str]) -> None:
     """Pages are written for the repository: on the site, plugins are their cards, and code is its path."""
     if docname.startswith("decisions/"):  # decisions are not edited, and the sections they link to moved
         source[0] = source[0].replace("](../performance.md#", "](0070-the-history-of-the-speed.md#")
-    source[0] = _colored(_linked(source[0], (DOCS / docname).parent, (DOCS / docname).parent))
+    for notebook, page in tutorial().items():
+        if page == DOCS / f"{docname}.md":
+            source[0] = with_outputs(source[0], stored(notebook))
+    shown = (DOCS / docname).parent
+    written = NOTEBOOKS if docname.startswith("notebooks/") else shown
+    source[0] = _colored(_linked(source[0], written, shown))
 
 
 def links_of_cards(app: Any, relative: Path, parent: str, content: list[str]) -> None:
@@ -90,6 +96,8 @@ def _linked(text: str, written: Path, shown: Path) -> str:
         label, target, place = found[1], (written / found[2]).resolve(), found[3] or ""
         if target in PACKAGES:
             target = DOCS / "cards" / f"{short_name(target)}.md"
+        if target.parent == NOTEBOOKS and target.suffix == ".ipynb":
+            target = tutorial().get(target.stem, DOCS / "notebooks" / f"{target.stem}.md")
         if target.is_relative_to(DOCS):
             return f"[{label}]({os.path.relpath(target, shown)}{place})"
         path = target.relative_to(ROOT)
@@ -134,6 +142,7 @@ def setup(app: Any) -> None:
     write_cards(DOCS / "cards", PACKAGES)
     write_commands(DOCS / "commands")
     write_reference(DOCS / "reference")
+    write_notebooks(DOCS / "notebooks")
     app.connect("autodoc-skip-member", skipped_member)
     app.connect("autodoc-process-signature", shown_signature)
     app.connect("autodoc-process-docstring", plain_text, priority=1)  # before the sections are read

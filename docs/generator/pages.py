@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def write_pages(folder: Path, pages: Mapping[str, str]) -> None:
-    """Make a folder hold these pages (file name -> text) and no others; unchanged pages are not read again by Sphinx."""
+def write_pages(folder: Path, pages: Mapping[str, str | bytes]) -> None:
+    """Make a folder hold these pages (file name -> text, or the bytes of a picture) and no others; unchanged pages are not
+    read again by Sphinx."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
-        path = folder / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+        path, data = folder / name, text.encode() if isinstance(text, str) else text
+        if not path.exists() or path.read_bytes() != data:
+            path.write_bytes(data)
     for path in folder.iterdir():
         if path.is_file() and path.name not in pages:
             path.unlink()

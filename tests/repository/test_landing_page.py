@@ -1,5 +1,6 @@
 """The numbers on the landing page equal those of the pages and files from which they are taken."""
 
+import csv
 import json
 import re
 import tomllib
@@ -10,6 +11,8 @@ import pytest
 import rlsdk
 from benchmarks.animations import AGENTS, FOLDER
 from benchmarks.cases import CASES
+from benchmarks.curves import FOLDER as CURVES
+from benchmarks.curves import RECIPES
 from benchmarks.landing import DATA, DESCRIPTION, SIDES, summary
 from benchmarks.learning import known, measured
 from rlsdk_testing import clauses
@@ -122,3 +125,16 @@ def test_every_algorithm_has_a_moving_picture():
     pictures = {path.stem: path.stat().st_size for path in FOLDER.glob("*.gif")}
     assert set(pictures) == set(AGENTS) == set(OURS) - {"ppo"}  # PPO has that of the landing page
     assert max(pictures.values()) < 500_000
+
+
+def test_every_algorithm_has_a_learning_curve():
+    assert set(RECIPES) == set(OURS) - {"trpo"}  # TRPO has that of the landing page
+    for algorithm, recipe in RECIPES.items():
+        *_, last = csv.DictReader((CURVES / f"{algorithm}.csv").read_text(encoding="utf-8").splitlines())
+        assert (last["environment"], last["experiment"]) == (recipe.env, algorithm)
+        assert int(last["seeds"]) == recipe.seeds >= 3
+        drawn = (CURVES / f"{algorithm}.svg").read_text(encoding="utf-8")
+        assert (
+            f"It ends at {float(last['value']):,.0f} [{float(last['low']):,.0f} .. {float(last['high']):,.0f}]."
+            in drawn
+        )
