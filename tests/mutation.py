@@ -14,7 +14,7 @@ import argparse
 import ast
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,10 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Or: ast.And,
 }
 """Operator -> the one that replaces it. Annotations such as `int | None` have neither."""
+
+
+STORED = ROOT / "tests" / "mutation_results.json"
+"""The counts of docs/testing.md, and why each surviving mutant survives."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,23 @@ def sampled(sample: int, seed: int, listed: Path | None) -> list[Mutant]:
     random.Random(seed).shuffle(chosen)
     keys = listed and set(listed.read_text().splitlines())
     return [each for each in chosen if not keys or each.key() in keys][:sample]
+
+
+def page() -> str:
+    """The table of docs/testing.md, from the stored results."""
+    stored = json.loads(STORED.read_text())
+    lines = [
+        "| tests | mutants | killed by `make test` | by `make test-rest` alone | survive | killed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for run in stored["runs"]:
+        killed = 1 - run["survived"] / run["mutants"]
+        columns = [run["tests"], *(run[name] for name in ("mutants", "fast", "rest", "survived")), f"{killed:.1%}"]
+        lines.append(f"| {' | '.join(map(str, columns))} |")
+    counts = Counter(survivor["kind"] for survivor in stored["survivors"])
+    lines += ["", "| survivors | mutants |", "|---|---|"]
+    lines += [f"| {meaning} | {counts[kind]} |" for kind, meaning in stored["kinds"].items()]
+    return "\n".join(lines)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,7 @@ def test_evaluation_stops_training_when_good_enough() -> None:
 def test_metrics_reach_every_sink(tmp_path: Path) -> None:
     model = small()
     model.set_logger(Logger(output_formats=[CsvSink(tmp_path / "m.csv"), JsonlSink(tmp_path / "m.jsonl")]))
+    began = time.perf_counter()
     model.learn(
         30, log_interval=1, callback=EvalCallback(IdentityEnvBox(episode_length=5), eval_freq=15, n_eval_episodes=1)
     )
@@ -283,6 +285,7 @@ def test_metrics_reach_every_sink(tmp_path: Path) -> None:
                 "time/time_elapsed", "train/critic_loss", "train/actor_loss", "train/ent_coef", "train/ent_coef_loss",
                 "train/learning_rate", "train/n_updates"}  # fmt: skip
     assert expected <= set(lines[2])
+    assert 0.0 < lines[2]["time/time_elapsed"] < time.perf_counter() - began
     assert lines[1]["eval/mean_ep_length"] == 5.0
     assert rows[0]["eval/mean_reward"] == ""
     CsvSink(tmp_path / "m.csv").write(99, {"new/one": 1.0})

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlsdk import tree
 from rlsdk.buffers.hindsight import GoalSelectionStrategy, HindsightReplay
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
@@ -122,6 +123,12 @@ def test_future_goals_are_uniform_over_what_is_left() -> None:
     assert counts[0] == 0
     assert bool((counts[1:] > 900).all())
     assert bool((counts[1:] < 1100).all())
+
+
+def test_the_memory_that_is_asked_for_has_the_ends_of_episodes_too() -> None:
+    _, buffer = played([3], envs=2, shared_observations=True)
+    columns = [*tree.leaves(buffer.inner.storage), buffer._first_row, buffer._last_row]
+    assert buffer.bytes_required() == sum(leaf.nbytes for leaf in columns)
 
 
 def test_the_share_of_relabeled_rows() -> None:

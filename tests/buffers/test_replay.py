@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 
 from rlsdk import tree
 from rlsdk.buffers import ReplayBuffer
+from rlsdk.buffers.columns import Columns
+from rlsdk.buffers.rows import Rows
 from rlsdk.environments import to_space
 from rlsdk.errors import ResourceError, UsageError
 from rlsdk.interfaces import BuildContext
@@ -180,6 +184,18 @@ def test_empty_and_mismatched_buffers() -> None:
     script.play([["c"]] * 9)
     with pytest.raises(UsageError, match="same buffer_size"):
         ReplayBuffer(context(1), 5, 0.5).load_state_dict(buffer.state_dict())
+
+
+def test_the_memory_that_is_asked_for_is_that_of_the_columns() -> None:
+    example = (torch.zeros(2, 3), torch.zeros(2, 1, dtype=torch.int64))
+    for shared, ends, carry, masks in itertools.product((False, True), repeat=4):
+        action = spaces.Discrete(5) if masks else ACTION
+        built = replace(context(2), action_space=to_space(action), masks=masks)
+        columns = Columns(ends=ends, carry=example if carry else None)
+        rows = Rows(built, 20, 0.5, shared=shared, directory=None, columns=columns)
+        before = rows.bytes_required()
+        rows.allocate(masks)
+        assert before == rows.bytes_required() == sum(leaf.nbytes for leaf in tree.leaves(rows.storage))
 
 
 def test_what_cannot_fit_is_refused_before_anything_is_allocated() -> None:
