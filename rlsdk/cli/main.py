@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import faulthandler
 import os
-import re
 import signal
 import sys
 import threading
@@ -23,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from rlsdk.errors import CALLED_ELSEWHERE, PluginError, RlsdkError, closest, difference, known_as
 from rlsdk.registry.discovery import SWITCH, described
 from rlsdk.registry.loading import extension, is_offered, naming_plugins, offered_commands
-from rlsdk.runtime.output import STREAM_ERRORS, plain_output, plain_warnings, print_line
+from rlsdk.runtime.output import STREAM_ERRORS, plain_help, plain_output, plain_warnings, print_line
 from rlsdk.runtime.packages import pip_install
 
 OWN: Mapping[str, tuple[str, str, str]] = {
@@ -90,8 +89,8 @@ class Command(TyperCommand):
         for parameter in self.get_params(ctx):
             if (row := parameter.get_help_record(ctx)) is not None:
                 usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                names, text = (_untyped(part) for part in row)
-                groups.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append((names, text))
+                title = getattr(parameter, "rich_help_panel", None) or usual
+                groups.setdefault(title, []).append((plain_help(row[0]), plain_help(row[1])))
         for title, rows in groups.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
@@ -110,24 +109,6 @@ class Command(TyperCommand):
                 meant = closest(str(given), options)
                 error.possibilities = [meant] if meant is not None else []
             raise
-
-
-def _untyped(text: str) -> str:
-    """Return a part of Typer's help without Python's names of types and without ranges, which errors name."""
-    for pattern, plain in _TYPES.items():
-        text = re.sub(pattern, plain, text)
-    return text
-
-
-_TYPES = {
-    r"<(?:list\[)?(\w+)(?: range)?\]?>": r"<\1>",
-    "<str>": "<text>",
-    "<Path>": "<path>",
-    r"(; |(?<=\[))[\d<=]*x[<>=]+\d+(?=\])": "",
-    r"  \[\]": "",
-    r"\[default: \((.*)\)\]": r"[default: \1]",
-}
-"""What Typer writes -> how the help shows it. The order matters: later patterns read what earlier ones left."""
 
 
 def _setting(given: str, options: list[str]) -> str | None:

@@ -39,7 +39,7 @@ def show_info(
         return
     if manifest is not None:
         typer.echo(one_line(f"{manifest.title} ({plugin.qualified_id} {plugin.version})"))
-        typer.echo(f"{one_line(manifest.summary)}\n")
+        typer.echo(wrapped(one_line(manifest.summary), 0) + "\n")
         rows = {
             "paper": manifest.paper,
             "family": manifest.family,
@@ -95,7 +95,8 @@ def _default(doc: FieldDoc) -> str:
 
 def _show(doc: FieldDoc, indent: int) -> None:
     margin = " " * indent
-    typer.echo(f"{margin}{doc.name}: " + ("a table" if doc.children else f"{doc.type}, {_default(doc)}"))
+    kind = "a table" if doc.children else f"{doc.type}, {_default(doc)}"
+    typer.echo(wrapped(f"{margin}{doc.name}: {kind}", indent + 8))
     unit, source = (f" [{doc.unit}]" if doc.unit else ""), (f" ({doc.source})" if doc.source else "")
     typer.echo(wrapped(f"{margin}    {doc.help}{unit}{source}", indent + 4))
     for child in doc.children:

@@ -39,6 +39,16 @@ def wrapped(text: str, indent: int) -> str:
     return textwrap.fill(text, width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
 
 
+def plain_help(text: str) -> str:
+    """Return a text of Typer's help without Python's names of types, and without ranges, which errors name.
+
+    >>> plain_help("--episodes <int range>"), plain_help("Steps.  [default: 20; 1<=x<=100]")
+    ('--episodes <int>', 'Steps.  [default: 20]')
+    """
+    text = re.sub(r"<(?:list\[)?(\w+)(?: range)?\]?>", lambda kind: f"<{kind[1].lower().replace('str', 'text')}>", text)
+    return re.sub(r"; [\d<=]*x[<>=]+\d+(?=\])|  \[[\d<=]*x[<>=]+\d+\]", "", text)
+
+
 def counted(count: int, noun: str) -> str:
     """A number with its noun, in the plural unless it is 1.
 
