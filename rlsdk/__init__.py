@@ -1,4 +1,4 @@
-"""rlsdk: reinforcement-learning algorithms as independently installable plugins on a small typed core.
+"""rlsdk: train reinforcement-learning agents with PyTorch. Algorithms are packages on a small typed core.
 
 Public names are loaded on first use; importing this package imports neither torch nor any plugin.
 """
