@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from rlsdk.buffers import require_memory
 from rlsdk.environments import Waiting, make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
 from rlsdk.runtime import pip_install
+from rlsdk_lab.record_command import has_screen
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -52,6 +54,9 @@ def record_video(
     if episodes < 1:
         raise SettingsError(f"episodes = {episodes} must be a positive whole number")
     imageio = _imageio(target.suffix)
+    if not has_screen():
+        # otherwise the library behind pygame prints an error about the missing screen
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     envs = make_vec_env(env, 1, env_kwargs={"render_mode": "rgb_array"}, vectorization="sync")
     try:
         agent.require_same_spaces(envs, "the environment to record")
