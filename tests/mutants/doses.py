@@ -19,6 +19,7 @@ from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import FlatOptimizer, QLearning, TargetNetwork, clipped_policy, minibatches
 from rlsdk_ars.algorithm import RandomSearch
 from rlsdk_ars.config import ARSConfig
+from rlsdk_trpo import algorithm as trpo
 from tests.mutants.catalog import Patch, mutant
 
 
@@ -179,6 +180,24 @@ def acting_on_three_rows_changes_a_weight(patch: Patch) -> None:
 def quantiles_are_not_at_the_middle_of_their_intervals(patch: Patch) -> None:
     asymmetry = values._asymmetry
     patch.setattr(values, "_asymmetry", lambda count, *kind: asymmetry(count, *kind) + 0.8 / count)
+
+
+@mutant("formula.reference", "maskable-ppo")
+def ratios_are_clipped_at_twice_the_range(patch: Patch) -> None:
+    grad = clipped_policy.clipped_surrogate_grad
+    patch.setattr(clipped_policy, "clipped_surrogate_grad", lambda ratio, gain, clip: grad(ratio, gain, 2.0 * clip))
+
+
+@mutant("formula.reference", "maskable-ppo")
+def advantages_are_always_normalized(patch: Patch) -> None:
+    terms = clipped_policy.LossTerms
+    patch.setattr(clipped_policy, "LossTerms", lambda *numbers: terms(*numbers[:4], True))
+
+
+@mutant("formula.reference", "trpo")
+def the_step_ends_at_half_of_the_divergence(patch: Patch) -> None:
+    longest = trpo.longest_step
+    patch.setattr(trpo, "longest_step", lambda bound, curvature: longest(bound / 2.0, curvature))
 
 
 @mutant("training.steps-of-gradients", "qrdqn", alone=True)

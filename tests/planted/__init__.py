@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.planted import (
     ars,
     cloning,
+    contrib,
     cross_entropy,
     dyna,
     maskable_ppo,
@@ -26,7 +27,7 @@ from tests.planted import (
 from tests.planted.bug import Bug
 
 PARTS = (
-    *(ars, maskable_ppo, recurrent_ppo, qrdqn, tqc, trpo),
+    *(ars, maskable_ppo, recurrent_ppo, qrdqn, tqc, trpo, contrib),
     *(cloning, cross_entropy, dyna, ppo_lagrangian, reinforce, rnd, v_trace, scaffolds),
 )
 BUGS: tuple[Bug, ...] = tuple(bug for part in PARTS for bug in part.BUGS)

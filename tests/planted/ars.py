@@ -113,4 +113,12 @@ BUGS = (
         old="for result in results:  # in the order of candidates, wherever they were played",
         new="for result in results[:1]:",
     ),
+    Bug(
+        id="directions-are-ranked-by-one-of-their-scores",
+        algorithm="ars",
+        kind="population",
+        file=LOSS,
+        old="plus.maximum(minus).argsort(descending=True)",
+        new="plus.argsort(descending=True)",
+    ),
 )

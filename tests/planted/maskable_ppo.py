@@ -131,4 +131,12 @@ BUGS = (
         old="sign = 2.0 * action.to(self.logits.dtype) - 1.0",
         new="sign = 1.0 - 2.0 * action.to(self.logits.dtype)",
     ),
+    Bug(
+        id="ratios-are-clipped-at-twice-the-range",
+        algorithm="maskable-ppo",
+        kind="targets",
+        file=SURROGATE,
+        old="moved <= ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)",
+        new="moved <= ratio.clamp(1.0 - 2.0 * clip, 1.0 + 2.0 * clip) * advantage)",
+    ),
 )

@@ -20,7 +20,7 @@ HEAD = """# What the kit finds
 ## The list that was known
 
 The contract kit was tried on {total} further bugs of the kind that outside authors make. Each bug was planted alone: into the
-sources of six plugins, of the examples in `examples/third_party` and of the packages of `rlsdk new`, or into parts of the core
+sources of plugins, of the examples in `examples/third_party` and of the packages of `rlsdk new`, or into parts of the core
 that these use. Clauses were written while this list was known, so it does not measure what the kit finds in your package.
 The kit finds {found} of {total} ({share}); {untried} were not tried yet. No bug stops a package from loading.
 {kits}, with kernels off. Generated: `python -m tests.planted`; the bugs are data in `tests/planted`.

@@ -178,4 +178,12 @@ BUGS = (
         old="if weight is None else weight / weight.sum()",
         new="if weight is None else weight / len(rows)",
     ),
+    Bug(
+        id="the-burn-in-covers-starts-of-episodes",
+        algorithm="recurrent-ppo",
+        kind="starts",
+        file=ROWS,
+        old="weight.masked_fill(goes_on[segment] & (place < count), 0.0)",
+        new="weight.masked_fill(place < count, 0.0)",
+    ),
 )

@@ -140,4 +140,12 @@ BUGS = (
         old="single = count == 1 and item.final_observations is None",
         new="single = count == 1",
     ),
+    Bug(
+        id="quantiles-of-one-critic-alone-are-dropped",
+        algorithm="tqc",
+        kind="targets",
+        file=f"{PLUGIN}/config.py",
+        old="return networks.n_critics * (networks.n_quantiles - self.top_quantiles_to_drop_per_net)",
+        new="return networks.n_critics * networks.n_quantiles - self.top_quantiles_to_drop_per_net",
+    ),
 )

@@ -113,4 +113,12 @@ BUGS = (
         old="variance_ratio = (2.0 * (self.log_std - other.log_std)).exp()",
         new="variance_ratio = (2.0 * (other.log_std - self.log_std)).exp()",
     ),
+    Bug(
+        id="the-step-ends-at-half-of-the-divergence",
+        algorithm="trpo",
+        kind="targets",
+        file=LOSS,
+        old="(2.0 * target_kl / curvature)",
+        new="(target_kl / curvature)",
+    ),
 )

@@ -58,6 +58,8 @@ NUDGE = 0.3
 NUDGES = 3
 """The number of other weights for each batch."""
 LARGE = 30.0
+SEEN = 0.2
+"""The smallest other value of a setting that is a number: the term of a smaller weight could hide in the error."""
 ROUNDED = 1e-5
 """The largest difference of other tensors, as a share of them."""
 
@@ -104,7 +106,8 @@ def _variants(observed: Observed) -> Iterator[tuple[str, Observed]]:
         if setting.name in {"seed", *WHOLE} or "." in setting.name or setting.doc.affects != "training":
             continue
         level = levels.get(setting.name)
-        for value in others(setting) if level is None else (2.0 * level, level / 2.0):
+        # twice a small weight would be a small share of the loss
+        for value in others(setting) if level is None else (max(2.0 * level, SEEN), 2.0 * level, level / 2.0):
             changed = observed.variant(**{setting.name: value})
             if changed is not None and _learns(changed):
                 yield f"{setting.name} = {shown(value)}", changed
