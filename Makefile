@@ -8,6 +8,8 @@ EXTRAS := tests/repository/test_docs.py tests/docs tests/examples/test_examples.
 	plugins/rlsdk-testing/tests/test_scaffold.py  # tests of them need packages that need newer ones
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile -q
+# else each of the processes that tests start would compile all sources again, and pytest all tests
+export PYTHONDONTWRITEBYTECODE =
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
 
 .PHONY: demo test test-rest test-repository test-all test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean

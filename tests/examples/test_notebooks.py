@@ -43,6 +43,7 @@ def test_it_installs_from_the_repository_and_its_links_lead_somewhere(name: str)
     assert [link for link in links if not (NOTEBOOKS[name].parent / link).exists()] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in NOTEBOOKS])
 def test_it_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the notebook in a temporary folder and without a network. Builds use the packages of this environment."""
