@@ -11,6 +11,8 @@ CONDA := $(or $(CONDA_EXE),conda)
 FORGE := --override-channels --channel conda-forge
 IN_IMAGE = --user "$$(id -u):$$(id -g)" --volume "$(CURDIR)/dist/image:/home/rlsdk/work"
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile -q
+# else each of the processes that tests start would compile all sources again, and pytest all tests
+export PYTHONDONTWRITEBYTECODE =
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
 
 .PHONY: install demo test test-rest test-repository test-all test-gpu test-slow test-site test-without-kernels test-oldest test-newest lint format docs bench image test-image test-conda wheels release zoo clean

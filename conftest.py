@@ -51,11 +51,14 @@ LONGEST = {
     "settings.schedules-followed",
 }
 LONG = {
+    "agent.save-load-predict",
+    "batch.normalized",
     "count.whole-numbers",
     "dose.learning-rate",
     "dose.schedules",
     "dose.weights",
     "learns.entropy-coefficient",
+    "learns.masked-choice",
     "learns.two-state-chain",
     "plugin.claims-backed",
     "policy.action-in-space",

@@ -267,6 +267,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "damage", [pytest.param(False, id="whole", marks=pytest.mark.slow), pytest.param(True, id="damaged")]
 )

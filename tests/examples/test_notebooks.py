@@ -90,6 +90,7 @@ def test_it_installs_from_the_repository_and_its_links_lead_somewhere(name: str)
     assert [link for link in links if not (NOTEBOOKS[name].parent / link).exists()] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     # tests/docs runs the blocks of the tutorial's pages

@@ -11,6 +11,7 @@ from rlsdk.agent import agent
 from rlsdk.distributions import Categorical, SquashedGaussian
 from rlsdk.environments.adapters.observations import ActionDecoder
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor
+from rlsdk.networks.action_heads import DiscreteHead
 from rlsdk_kernels.compiled_acting import GreedyChoice
 from tests.mutants.catalog import Patch, changed_act, mutant
 
@@ -77,13 +78,12 @@ def the_event_axis_is_not_summed(patch: Patch) -> None:
 
 @mutant("policy.episode-start-forgets", "recurrent-ppo", alone=True)
 def memory_survives_the_end_of_an_episode(patch: Patch) -> None:
-    patch.setattr("rlsdk.networks.recurrent._forgotten", lambda state, is_first: state)
+    patch.setattr("rlsdk.networks.recurrent.forgotten", lambda state, is_first: state)
 
 
 @mutant("policy.masks-obeyed", "maskable-ppo")
 def masks_are_dropped(patch: Patch) -> None:
-    of = Categorical.of
-    patch.setattr(Categorical, "of", lambda logits, mask=None: of(logits, None))
+    patch.setattr(DiscreteHead, "of", staticmethod(lambda logits, mask=None: Categorical.of(logits, None)))
 
 
 @mutant("policy.ratio-is-one", "trpo", alone=True)

@@ -53,7 +53,7 @@ def the_columns_of_several_choices_are_mixed(patch: Patch) -> None:
         return torch.cat([index(column.unsqueeze(-1), (sum(sizes),)) for column in action.unbind(-1)])
 
     patch.setattr(values, "flat_index", broken)
-    patch.setattr(values, "compiled_for", lambda *_: None)
+    patch.setattr(values, "action_values", lambda *_: None)
 
 
 @mutant("distribution.kl", "trpo")

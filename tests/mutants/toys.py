@@ -239,21 +239,21 @@ def advantages_do_not_look_ahead(patch: Patch) -> None:
 def memories_are_forgotten_at_every_step(patch: Patch) -> None:
     from rlsdk.networks import recurrent
 
-    forgotten = recurrent._forgotten
-    patch.setattr(recurrent, "_forgotten", lambda state, is_first: forgotten(state, torch.ones_like(is_first)))
+    forgotten = recurrent.forgotten
+    patch.setattr(recurrent, "forgotten", lambda state, is_first: forgotten(state, torch.ones_like(is_first)))
 
 
 @mutant("learns.t-maze", "recurrent-ppo", alone=True)
 def memories_fade_at_every_step(patch: Patch) -> None:
     from rlsdk.networks import recurrent
 
-    forgotten, sequence = recurrent._forgotten, recurrent.RecurrentMemory.sequence
+    forgotten, sequence = recurrent.forgotten, recurrent.RecurrentMemory.sequence
 
     def of_each_row(self: Any, features: Any, states: Any, is_first: Any, starts: Any) -> Any:
         return sequence(self, features, states, is_first, torch.ones_like(starts))
 
     patch.setattr(recurrent.RecurrentMemory, "sequence", of_each_row)
-    patch.setattr(recurrent, "_forgotten", lambda *given: tuple(0.01 * part for part in forgotten(*given)))
+    patch.setattr(recurrent, "forgotten", lambda *given: tuple(0.01 * part for part in forgotten(*given)))
 
 
 @mutant("learns.masked-choice", "qrdqn", alone=True)

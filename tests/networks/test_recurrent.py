@@ -80,6 +80,7 @@ class Constant(ChainEnv):
         return observation * 0, info
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("every", "expected"), [(0, 5.0), pytest.param(1, None, marks=pytest.mark.slow)])
 def test_time_limits_bootstrap_and_terminations_do_not(every: int, expected: float | None) -> None:
     env = make_vec_env(lambda: Constant(5, terminate_every=every), 2)

@@ -183,6 +183,7 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path, number: int) ->
     assert f"at step {stopped:,} of" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("eval_every", [0, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_signal_ends_an_evaluation(tmp_path: Path, number: int, eval_every: int) -> None:
@@ -341,6 +342,7 @@ env.close()
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("plugin", "agent", "settings"),
     [("tqc", "TQC", "learning_starts=1000"), pytest.param("ars", "ARS", "n_delta=2", marks=pytest.mark.slow)],

@@ -128,6 +128,7 @@ def test_onnx_agrees_over_an_episode(name: str, tmp_path: Path) -> None:
     episode_agrees(agent, lambda given: runtime.run(list(exported.outputs), given), exported)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["recurrent-ppo", "dqn-dueling", pytest.param("qrdqn-images", marks=pytest.mark.slow)])
 def test_torch_export_agrees_and_needs_no_rlsdk(name: str, tmp_path: Path) -> None:
     agent = trained(name)

@@ -85,6 +85,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 @LINUX
 @pytest.mark.parametrize(
     ("program", "method"),
@@ -111,6 +112,7 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path, program: str, method
         assert len(closed) == 4, "the environments were closed first"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "place",
     [

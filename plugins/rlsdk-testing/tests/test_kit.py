@@ -60,12 +60,16 @@ def outcomes(**options: Any) -> dict[str, CheckResult]:
         ),
         pytest.param({"state_dict": "os._exit(3)"}, "it ended the process with exit code 3", id="exits"),
         pytest.param(
-            {"state_dict": "import ctypes; ctypes.string_at(0)"}, "it ended the process by SIGSEGV in ", id="crashes"
+            {"state_dict": "import ctypes; ctypes.string_at(0)"},
+            "it ended the process by SIGSEGV in ",
+            id="crashes",
+            marks=pytest.mark.full,
         ),
         pytest.param(
             {"state_dict": "kept = []\n        while True: kept.append(bytearray(20_000_000))"},
             "it used more than 1.2 GB of memory",
             id="exhausts memory",
+            marks=pytest.mark.full,
         ),
     ],
 )
