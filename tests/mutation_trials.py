@@ -51,7 +51,7 @@ del sys.path[0]
 begin()
 """
 """The text of `sitecustomize.py` on the path of new processes."""
-NEAREST = 100
+NEAREST = 20
 """Tests that a mutant gets that needs a process of its own."""
 LONGEST_WAIT, LONGEST_FACTOR = 60.0, 30.0
 """A test hangs if it takes so many seconds, and so many times its processor time; other processes may take turns."""
@@ -148,24 +148,25 @@ class Served(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
         return compile(Path(self.text).read_text(), self.path, "exec", dont_inherit=True)
 
 
-def all_codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of a module, and of all classes and functions in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from all_codes(constant)
+def paired(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """Two versions of a file, class or function, and of the classes and functions in it that both have."""
+    yield old, new
+    nested = [[each for each in code.co_consts if isinstance(each, CodeType)] for code in (old, new)]
+    # a mutant may leave out a lambda or a comprehension
+    if len(nested[0]) == len(nested[1]):
+        for pair in zip(*nested, strict=True):
+            yield from paired(*pair)
 
 
 def runs_at_import(old: CodeType, new: CodeType) -> bool:
     """Whether two versions of a file differ in more than the bodies of functions, which can be swapped."""
-    pairs = list(zip(all_codes(old), all_codes(new), strict=False))
-    same = all(one.co_qualname == other.co_qualname and one.co_freevars == other.co_freevars for one, other in pairs)
-    shells = [pair for pair in pairs if not pair[0].co_flags & CO_NEWLOCALS]
-    return not same or any(_without_functions(one) != _without_functions(other) for one, other in shells)
+    shells = [pair for pair in paired(old, new) if not pair[0].co_flags & CO_NEWLOCALS]
+    return any(_without_functions(one) != _without_functions(other) for one, other in shells)
 
 
 def _without_functions(code: CodeType) -> CodeType:
-    return code.replace(co_consts=tuple(each for each in code.co_consts if not isinstance(each, CodeType)))
+    consts = tuple(each.co_freevars if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_consts=consts)
 
 
 def functions() -> dict[str, list[FunctionType]]:
@@ -182,9 +183,11 @@ def functions() -> dict[str, list[FunctionType]]:
 def swap(found: list[FunctionType], old: CodeType, new: CodeType) -> None:
     """Give functions of a file the code that they have in another version of it."""
     # positions, as two lambdas on one line have one name
-    codes = {tuple(one.co_positions()): other for one, other in zip(all_codes(old), all_codes(new), strict=False)}
+    codes = {tuple(one.co_positions()): other for one, other in paired(old, new)}
     for function in found:
-        function.__code__ = codes.get(tuple(function.__code__.co_positions()), function.__code__)
+        code = codes.get(tuple(function.__code__.co_positions()), function.__code__)
+        if code.co_freevars == function.__code__.co_freevars:
+            function.__code__ = code
 
 
 @dataclass
@@ -248,9 +251,11 @@ class Trial:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try the mutants instead of running the tests."""
         items, known = {item.nodeid: item for item in session.items}, functions()
-        for mutant in self.chosen:
-            codes = mutant.codes()
-            at_import = runs_at_import(*codes)
+        known_codes = [(mutant, mutant.codes()) for mutant in self.chosen]
+        # those that need a process of their own take ten times as long, and come last
+        for at_import, mutant, codes in sorted(
+            ((runs_at_import(*codes), mutant, codes) for mutant, codes in known_codes), key=lambda each: each[0]
+        ):
             tests = [test for test in self.tests_of(mutant, at_import) if self.sound.get(test.name, True)]
             if not tests:
                 self.note(mutant, None, 0)
