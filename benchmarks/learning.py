@@ -34,7 +34,7 @@ BEGIN, END = "<!-- measured by python -m benchmarks.learning -->\n", "<!-- end o
 FAMILIES = {
     "Policy gradients": ("ppo", "a2c", "trpo", "maskable-ppo", "recurrent-ppo", "acktr", "acer"),
     "Q-learning": ("dqn", "qrdqn"),
-    "Continuous control with a replay buffer": ("sac", "td3", "tqc", "ddpg"),
+    "Continuous control with a replay buffer": ("sac", "td3", "tqc", "crossq", "ddpg"),
     "Random search": ("ars",),
     "Imitation": ("gail",),
 }

@@ -59,7 +59,7 @@ def test_updates_equal_the_peers(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
         "optimizer_kwargs": {"betas": (0.5, 0.999), "eps": 1e-4},
     }
     settings = random_settings(rng) | {
-        "batch_size": int(rng.integers(2, 65)),
+        "batch_size": int(rng.integers(8, 65)),
         "ent_coef": ("auto", "auto_0.1", 0.2)[rng.integers(3)],
         "target_entropy": ("auto", -3.0)[rng.integers(2)],
         "policy_delay": int(rng.integers(1, 4)),

@@ -44,26 +44,35 @@ class BatchRenorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, F] -> [N, F], or [C, N, F] -> [C, N, F]."""
-        mean, variance = self._of_batch(x) if self.in_batch else (self.mean, self.variance)
-        factor = self.scale * (variance + self.eps).rsqrt()
-        return torch.addcmul(self.bias.unsqueeze(-2), x - mean.unsqueeze(-2), factor.unsqueeze(-2))
-
-    def _of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The (mean, variance), with the shape of the parameters, with which a training pass normalizes [.., N, F]."""
-        # with N - 1 in the denominator, as sb3-contrib computes it
-        variance, mean = torch.var_mean(x, dim=-2)
-        found = mean, variance
-        if int(self.passes) > self.warm_up:
-            with torch.no_grad():
-                running = (self.variance + self.eps).sqrt()
-                r = ((variance + self.eps).sqrt() / running).clamp(1.0 / LARGEST_SCALE, LARGEST_SCALE)
-                d = ((mean - self.mean) / running).clamp(-LARGEST_SHIFT, LARGEST_SHIFT)
-            found = mean - d * variance.clamp_min(LEAST).sqrt() / r, variance / r.square()
+        if not self.in_batch:
+            return self._scaled(x - self.mean.unsqueeze(-2), self.variance)
+        mean = x.mean(-2)
+        centered = x - mean.unsqueeze(-2)
+        # by hand: torch.var_mean of this axis takes eight times as long. N - 1 in the denominator, as in sb3-contrib
+        variance = centered.square().sum(-2) / (x.shape[-2] - 1)
+        if int(self.passes) <= self.warm_up:
+            found = self._scaled(centered, variance)
+        else:
+            r, d = self._corrections(mean, variance)
+            shift = d * variance.clamp_min(LEAST).sqrt() / r
+            found = self._scaled(centered + shift.unsqueeze(-2), variance / r.square())
         with torch.no_grad():
             self.mean.lerp_(mean, self.momentum)
             self.variance.lerp_(variance, self.momentum)
             self.passes += 1
         return found
+
+    def _scaled(self, centered: Tensor, variance: Tensor) -> Tensor:
+        """Divide [.., N, F] by the root of the variance [.., F]; then apply the learned scale and bias."""
+        factor = self.scale * (variance + self.eps).rsqrt()
+        return torch.addcmul(self.bias.unsqueeze(-2), centered, factor.unsqueeze(-2))
+
+    @torch.no_grad()
+    def _corrections(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """The r and d, both with the shape of the parameters, that lead from the batch to the running statistics."""
+        running = (self.variance + self.eps).sqrt()
+        r = ((variance + self.eps).sqrt() / running).clamp(1.0 / LARGEST_SCALE, LARGEST_SCALE)
+        return r, ((mean - self.mean) / running).clamp(-LARGEST_SHIFT, LARGEST_SHIFT)
 
 
 @contextmanager

@@ -1,0 +1,11 @@
+"""What the contract kit needs to know about CrossQ."""
+
+SETTINGS = {"policy_delay": 1}
+"""Every update trains the actor, so that clauses about one update see its step."""
+
+EXCEPTIONS = {
+    "batch.rows-averaged": "batch normalization: the value of a row depends on the other rows",
+    "batch.ends-have-no-next": "the next observations of all rows are part of the critics' batch statistics",
+    "batch.weights": "rows of weight 0 are part of the batch statistics too",
+}
+"""Clauses that do not hold for CrossQ, and why."""
