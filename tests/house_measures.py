@@ -243,11 +243,11 @@ class Bound:
 
 
 BOUNDS = {
-    "SLOC of the core": Bound(22270, 20000),
-    "files of the core": Bound(146, 160),
+    "SLOC of the core": Bound(21830, 20000),
+    "files of the core": Bound(145, 160),
     "SLOC of all packages": Bound(48690, 44000),
     "core files under 40 SLOC": Bound(2, 10),
-    "import lines of the core": Bound(2222, 1800),
+    "import lines of the core": Bound(2200, 1800),
     "comment lines per 100 SLOC": Bound(4.2, 4, at_least=True),
     "Protocols": Bound(51, 60),
     "modules in import cycles": Bound(0, 0),
@@ -268,7 +268,7 @@ ENTERED = dict(
             ((84, 37, 32), (80, 22, 25)),
             ((99, 32, 30), (85, 22, 25)),
             ((249, 59, 48), (150, 40, 30)),
-            ((267, 66, 58), (160, 45, 61)),
+            ((266, 66, 58), (160, 45, 61)),
             ((758, 103, 98), (600, 110, 107)),
         ),
         strict=True,
