@@ -84,7 +84,7 @@ class EnvStep:
     reward: Tensor  # float32 [B]
     terminated: Tensor  # bool [B]
     truncated: Tensor  # bool [B]
-    valid: Tensor  # bool [B]; False for the filler rows of next-step autoreset environments
+    valid: Tensor  # bool [B]; False for the padding rows of next-step autoreset environments
     final_observation: Observation | None = None  # [number of episodes that ended]
     episodes: tuple[Episode, ...] = ()
     infos: Infos | None = None
@@ -191,7 +191,8 @@ class Transitions:
 class Sequences(Generic[CarryT]):
     """N sequences of T consecutive steps, [T, N]. Episodes may end and begin within them.
 
-    Where `steps.valid` is False the row is padding (the buffer held fewer steps) or a filler row. `loss_mask` is False there.
+    Where `steps.valid` is False the row is padding: the buffer held fewer steps, or an environment was reset there. `loss_mask`
+    is False there.
     It is also False in the burn-in: the first rows, which only compute the carry for the rows after them.
     """
 

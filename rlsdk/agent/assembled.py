@@ -179,7 +179,7 @@ class StoredCursor:
         """
         fresh = tuple(state.carry for state in acting)
         leaves = tree.leaves(fresh)
-        with fitting("the file's carry does not fit the policy"):
+        with fitting("the file's recurrent state does not fit the policy"):
             stored = self._regrouped(acting)
             if [leaf.shape for leaf in stored] != [leaf.shape for leaf in leaves]:
                 return acting

@@ -127,7 +127,7 @@ class ReplayBuffer(Rows):
         raise UsageError("almost no row of the replay buffer can be sampled; enlarge buffer_size")
 
     def usable(self, index: Tensor) -> Tensor:
-        """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are stored."""
+        """Whether each flat position int64 [N] can be sampled, bool [N]: not a padding row, and all its frames are stored."""
         valid: Tensor = self.take("valid", index)
         return valid if self.frames is None else valid & self.history(index)[1]
 

@@ -26,9 +26,10 @@ class EvalCallback(Callback):
     earlier callback wrote, as its mean return is not known. `rlsdk_sb3.EvalCallback` with a `log_path` knows it: it stores all
     results in `log_path`/evaluations.npz.
 
-    Evaluation does not change training in any bit: it uses the agent's normalizer without updating it. `callback_after_eval` is
-    called after every evaluation, and `callback_on_new_best` only after one with a new best mean return. `render`, `warn` and
-    `use_masking` are those of `evaluate_policy`. `rlsdk_sb3.EvalCallback` calls the methods of a `BaseCallback` too.
+    Evaluation does not change the result of the training: it uses the agent's normalizer without updating it.
+    `callback_after_eval` is called after every evaluation, and `callback_on_new_best` only after one with a new best mean
+    return. `render`, `warn` and `use_masking` are those of `evaluate_policy`. `rlsdk_sb3.EvalCallback` calls the methods of a
+    `BaseCallback` too.
     """
 
     def __init__(  # noqa: PLR0913  # the signature of stable-baselines3

@@ -247,11 +247,11 @@ class Buffer(Stateful, Protocol[ItemT_contra, BatchT_co]):
       fewer at the end of the episode and at the newest stored step. All rows are equally likely, unless the buffer has
       `prioritize`.
     - `Sequences`: every column holds consecutive steps of one environment; after the end of an episode the next one
-      follows. Padding and filler rows are not `valid`. `loss_mask` is False in them and in the burn-in, the first rows,
+      follows. Padding rows are not `valid`. `loss_mask` is False in them and in the burn-in, the first rows,
       which only update the carry. `initial_carry` is the carry of the policy when it acted on the first row.
     - A record type of the plugin: the plugin defines its meaning.
 
-    For all types: filler rows (`StepData.valid` is False) and overwritten steps are never sampled; every other step can
+    For all types: padding rows (`StepData.valid` is False) and overwritten steps are never sampled; every other step can
     be. A second buffer that loads the state of the first samples the same batches, also after both receive the same
     further steps.
     """

@@ -181,7 +181,7 @@ class RewardScale:
             reward: float [T, B].
             terminated: bool [T, B]. The return of an environment starts from 0 after a step that ends an episode.
             truncated: bool [T, B], used like `terminated`.
-            valid: bool [T, B], False for filler rows, which do not count.
+            valid: bool [T, B], False for padding rows, which do not count.
         """
         # an evaluation must not change what the training has seen
         if not self.training:
@@ -201,7 +201,7 @@ class RewardScale:
             return self.moments.update_row(returns)
         earned = reward.numpy(force=not reward.is_cpu).astype(np.float64)
         over, counted = terminated.numpy(force=True) | truncated.numpy(force=True), valid.numpy(force=True)
-        # a filler row has no reward; its return must not change the running one
+        # a padding row has no reward; its return must not change the running one
         earned[~counted] = 0.0
         # the return continues from the last rollout
         earned[0] += self.gamma * self.returns

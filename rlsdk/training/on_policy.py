@@ -70,13 +70,13 @@ class OnPolicyPlan:
             cursor, metrics = Cursor(cursor.env_steps + length * collector.num_envs, cursor.updates), None
             # a rollout that a callback cut short would be learned from with another batch size than was chosen
             whole = length == self.n_steps or training.ends_exactly(cursor.env_steps)
-            if whole and bool(rollout.steps.valid.any()):  # all rows may be filler rows
+            if whole and bool(rollout.steps.valid.any()):  # all rows may be padding rows
                 # update: the rollout is used once and then forgotten
                 metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
                 if metrics is None:
                     raise unlike_metrics(metrics)
                 # PPO counts epochs and not rollouts, as the peers do
                 cursor = Cursor(cursor.env_steps, cursor.updates + 1 if counter is None else counter.updates)
-            elif rollout.stopped and discarding is not None:  # not for rollouts that hold filler rows only
+            elif rollout.stopped and discarding is not None:  # not for rollouts that hold padding rows only
                 discarding.discarded(rollout)
             yield cursor, Report(cursor.env_steps, cursor.updates, rollout.episodes, metrics)

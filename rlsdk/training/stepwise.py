@@ -209,7 +209,7 @@ class RolloutStorage:
         self.reward = torch.empty(total, self.count, dtype=torch.float32)
         # zeros, because only steps that end an episode write their flags
         self.terminated, self.truncated = torch.zeros(2, total, self.count, dtype=torch.bool).unbind()
-        # environments that reset at once have no filler rows
+        # environments that reset at once have no padding rows
         self.valid = torch.ones(total, self.count, dtype=torch.bool)
         self._flags = self.terminated.numpy(), self.truncated.numpy(), self.observation.is_first.numpy()
         self.start = 0

@@ -192,7 +192,7 @@ def policy_loss(rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Te
     weight = rows.weight
     advantage = normalized(rows.advantage, weight) if terms.normalize_advantage else rows.advantage
     values = value_error(now.value, rows.value, rows.target, terms.clip_value)
-    # filler rows have weight 0, so means are over the rows that count
+    # padding rows have weight 0, so means are over the rows that count
     share = torch.full_like(now.value, 1.0 / len(rows)) if weight is None else weight / weight.sum()
     if terms.clip is None:
         # the plain policy gradient, of A2C and behavior cloning

@@ -29,7 +29,7 @@ class PolicyBatch:
     target: Tensor  # float [N], the regression target of the value
     memory: tuple[States, States]  # recurrent states of actor and critic before each step, [N, ..]
     starts: Tensor  # bool [N], True where a new segment of consecutive steps begins
-    weight: Tensor | None = None  # float [N], 0 for filler rows; None where there are none
+    weight: Tensor | None = None  # float [N], 0 for padding rows; None where there are none
 
     def __len__(self) -> int:
         return self.target.shape[0]  # `len` of a tensor takes five times as long

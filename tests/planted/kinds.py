@@ -31,7 +31,7 @@ TITLES = {
     "settings": "settings that are accepted but not used, or used wrongly",
     "training": "networks that are not trained, or only partly",
     "resume": "state that is not stored, or not restored",
-    "fillers": "filler rows and weights of rows that are ignored",
+    "fillers": "padding rows and weights of rows that are ignored",
     "masks": "action masks that are ignored in acting, in exploration or in the bootstrap value",
     "starts": "starts of episodes, and recurrent states of policies",
     "rows": "rows that are shifted, mixed up or lost",

@@ -381,7 +381,7 @@ def test_altered_evaluations_are_begun_again(arrays: dict[str, Any], tmp_path: P
     log.start(20)
     assert (log.best, log.outdated(1)) == (1.0, [])
     np.savez(log.path, **{**whole, **arrays})
-    with pytest.warns(UserWarning, match="is begun again"):
+    with pytest.warns(UserWarning, match="is started again"):
         log.start(20)
     assert log.best == float("-inf")
     assert log.outdated(1) == [log.path]

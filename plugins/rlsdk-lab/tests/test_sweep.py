@@ -181,4 +181,4 @@ def test_a_machine_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> No
 def test_work_that_was_begun_again_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     with open_workers("processes", 1, {}) as executor:
         executor.repeated = 2  # type: ignore[attr-defined]
-    assert "2 times work was begun again because a process or a machine died" in capsys.readouterr().err
+    assert "work was repeated 2 times, as a process or a machine died" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_evaluations_are_written_to_a_file(succeeds: bool, tmp_path: Path) -> No
         assert found["results"].shape == (5, 3)
     (tmp_path / "logs" / "evaluations.npz").write_bytes(b"nothing")
     damaged = EvalCallback(env, n_eval_episodes=3, eval_freq=8, log_path=tmp_path / "logs", verbose=0)
-    with pytest.warns(UserWarning, match="begun again"):
+    with pytest.warns(UserWarning, match="started again"):
         model.learn(8, callback=damaged, reset_num_timesteps=False)
     model.learn(8, callback=EvalCallback(env, n_eval_episodes=3, eval_freq=8, log_path=tmp_path / "logs", verbose=0))
     with np.load(tmp_path / "logs" / "evaluations.npz") as found:

@@ -57,7 +57,7 @@ def _final_info(infos: Mapping[str, object]) -> Mapping[str, object]:
 class NativeVectorEnv(SteppedVector):
     """Makes a `gymnasium.vector.VectorEnv` a vector environment of rlsdk.
 
-    With next-step autoreset, the first step of each new episode ignores the action. Its row in the records is a filler row,
+    With next-step autoreset, the first step of each new episode ignores the action. Its row in the records is a padding row,
     which is marked by `valid = False`.
     """
 

@@ -28,7 +28,7 @@ DOCUMENTED = {
     "d_step": "g_step",
     "d_stepsize": "d_step",
 }
-"""The documented parameters of GAIL: name -> the parameter that it follows. The parameters of PPO come after them."""
+"""The parameters of GAIL in stable-baselines 2: name -> the one that it follows. The parameters of PPO come after them."""
 
 
 def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:

@@ -189,7 +189,7 @@ def open_workers(executor: str, jobs: int, folders: Mapping[str, Path]) -> Itera
             signal.signal(number, handler)
         made.close()
         if repeated := getattr(made, "repeated", 0):
-            print_line(f"{repeated} times work was begun again because a process or a machine died", sys.stderr)
+            print_line(f"work was repeated {repeated} times, as a process or a machine died", sys.stderr)
 
 
 def _ending() -> list[signal.Signals]:

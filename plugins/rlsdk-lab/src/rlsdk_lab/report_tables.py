@@ -35,7 +35,8 @@ class Table:
 def cells(outcome: BenchResult) -> Table:
     """Return a table with a row per cell: statistics of its runs, and the documented result."""
     header = (
-        "algorithm", "environment", "steps", "seeds", "mean [95 % interval]", "std", "median", "IQM", "per run", "documented",
+        "algorithm", "environment", "steps", "seeds", "mean [95 % interval]", "std", "median", "IQM",
+        "time per run", "published",
     )  # fmt: skip
     rows = [_cell(outcome, cell) for cell in outcome.plan.suite.cells]
     return Table("Return of the final agents, mean over episodes", header, tuple(rows))

@@ -345,8 +345,8 @@ class RunningAhead:
         ahead += (now,) * (lag + 1 - len(ahead))
         if self._flying and self._flying[0][0] != wanted and not self.leave():
             raise EnvironmentFault(
-                f"environment {self.env.name!r}: its state cannot be read, so a round that its collectors began cannot be begun"
-                " again with other settings; leave out max_lag"
+                f"environment {self.env.name!r}: its state cannot be read, so a round that its collectors began cannot"
+                " be repeated with other settings; leave out max_lag"
             )
         if not self._flying:
             self._begin(wanted, shared, ahead[0], own)

@@ -195,7 +195,7 @@ class _Job:
         self.tried[index] += 1
         if self.tried[index] >= ATTEMPTS:
             raise WorkError(
-                f"item {index} was begun {ATTEMPTS} times and its process or node died each time: {cause_of(error)}"
+                f"item {index} was started {ATTEMPTS} times and its process or node died each time: {cause_of(error)}"
             )
         self.executor.repeated += 1
         self.waiting.append(index)

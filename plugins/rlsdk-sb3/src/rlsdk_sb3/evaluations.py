@@ -230,7 +230,7 @@ class EvaluationLog:
         except Exception as error:
             # numpy and zipfile raise any error for a damaged file
             self.before = {}
-            warnings.warn(f"{self.path} cannot be continued and is begun again: {one_line(error, 300)}", stacklevel=3)
+            warnings.warn(f"{self.path} cannot be continued and is started again: {one_line(error, 300)}", stacklevel=3)
 
     @property
     def best(self) -> float:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
 
 _OUTPUT = (
-    "rlsdk_sb3.configure(folder, formats) makes a logger; an object with write(step, values) is a sink of your own"
+    "rlsdk_sb3.configure(folder, formats) makes a logger; an object with write(step, values) is a logger of your own"
 )
 _SCHEDULE = "rlsdk.settings has Constant, Linear and as_schedule; settings take numbers and functions as they are"
 _WRAPPERS = "model.get_env().env_is_wrapped(kind); for one environment, search env, env.env and so on with isinstance"

@@ -53,7 +53,7 @@ def key_of(features: Tensor) -> Key:
 
 
 class ScriptedEnvs:
-    """A `VectorEnv` of B environments with known episodes. With `fillers` a filler row follows each end of an episode."""
+    """A `VectorEnv` of B environments with known episodes. With `fillers` a padding row follows each end of an episode."""
 
     def __init__(self, context: BuildContext, num_envs: int, info: tuple[str, ...], fillers: bool) -> None:
         self.context, self.num_envs, self.info, self.fillers = context, num_envs, info, fillers

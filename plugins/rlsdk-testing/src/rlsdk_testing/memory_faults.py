@@ -71,7 +71,7 @@ def _unknown(memory: FilledMemory, key: Key) -> str | None:
         old = step.age < oldest and not memory.envs.fillers
         return f"{named(key)} is older than the {room} steps of each environment that len() counts" if old else None
     if key[2] == length_of(key[0], key[1]):
-        return f"the last observation of an episode, of a filler row (valid is False), was sampled: {named(key)}"
+        return f"the last observation of an episode, of a padding row (valid is False), was sampled: {named(key)}"
     return f"an observation was sampled that was never stored: {named(key)}"
 
 

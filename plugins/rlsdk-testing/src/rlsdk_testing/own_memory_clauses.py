@@ -88,7 +88,7 @@ def fillers(subject: Subject) -> None:
 def _other_fillers(rollout: AnyRollout) -> AnyRollout:
     """Return the rollout with other actions and rewards in rows that are not valid.
 
-    Observations stay, because those of filler rows are the last observations of episodes.
+    Observations stay, because those of padding rows are the last observations of episodes.
     """
     steps = rollout.steps
     action = map_tensors(lambda leaf: rows_where(~steps.valid, leaf.roll(1, 0), leaf), steps.action)
