@@ -126,13 +126,15 @@ class ChildProcess:
         lines = output.strip().splitlines()
         return f": {one_line(lines[-1], 200)}" if lines and not _FRAME.search(output) else ""
 
-    def too_much_memory(self) -> str | None:
+    def too_much_memory(self, running: Sequence[RunningProcess] | None = None) -> str | None:
         """Return text about the process if it uses too much memory, with the processes it started; else None.
+
+        `running`: these processes, if the caller has them from `running()`.
 
         It reads `/proc`, and returns None without it. A limit of the address space (`RLIMIT_AS`) is not used: it would also
         count memory that is reserved and never used, as by CUDA and threads. It would not count processes that it starts.
         """
-        running = self.running()
+        running = self.running() if running is None else running
         if sum(each.private_bytes() for each in running) <= self._memory:
             return None
         count = f", in {len(running)} processes" if len(running) > 1 else ""
@@ -170,7 +172,9 @@ class RunningProcess:
     pid: int
     parent: int
     session: int
-    command: str
+    seconds: float
+    """Its processor time, with that of the processes it started and waited for."""
+    command: str = ""
     """The command line of the process."""
 
     def end(self) -> None:
@@ -194,7 +198,8 @@ def _members(leader: int) -> tuple[RunningProcess, ...]:
     chosen = {each.pid: each for each in everything if each.session == leader or each.pid == leader}
     while more := {each.pid: each for each in everything if each.parent in chosen and each.pid not in chosen}:
         chosen |= more
-    return tuple(chosen.values())
+    # only now: a machine may run hundreds of other processes, which are looked at several times a second
+    return tuple(attrs.evolve(each, command=_command_of(each.pid)) for each in chosen.values())
 
 
 def _numbers() -> list[str]:
@@ -209,9 +214,16 @@ def _look(pid: int) -> RunningProcess | None:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
             # After the last `)`: the name of a program may hold spaces and brackets.
-            state, parent, _, session = stream.read().rpartition(")")[2].split()[:4]
-        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as stream:
-            command = stream.read().replace("\0", " ").strip()
+            state, parent, _, session, *rest = stream.read().rpartition(")")[2].split()
+        ticks = sum(map(int, rest[7:11]))  # user and system, own and children's
     except (OSError, ValueError):
         return None
-    return None if state in "ZX" else RunningProcess(pid, int(parent), int(session), command)
+    return None if state in "ZX" else RunningProcess(pid, int(parent), int(session), ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def _command_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as stream:
+            return stream.read().replace("\0", " ").strip()
+    except OSError:
+        return ""

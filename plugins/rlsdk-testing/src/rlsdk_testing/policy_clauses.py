@@ -335,7 +335,7 @@ def masks_obeyed(subject: Subject) -> None:
         strict = _strict_environment(subject, kind)
         agent = subject.agent(make_vec_env(strict, 2, vectorization="sync")).learn(60)
         for deterministic in (False, True):
-            run_episodes(agent, strict(), 5, deterministic=deterministic)
+            run_episodes(agent, strict(), 2, deterministic=deterministic)
         _masks_in_act(subject.agent(make_vec_env(strict, 1, vectorization="sync")))
         _masks_in_act(agent)
     if subject.agent().parts.plan.needs_environment:

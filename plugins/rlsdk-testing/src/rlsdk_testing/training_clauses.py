@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -277,11 +276,14 @@ def _last_gradients(subject: Subject, factor: float) -> dict[str, deque[Tensor]]
     count = 1 if recordable(subject.spec.config_type) else ENVS  # data sets are recorded in one environment
     found: dict[str, deque[Tensor]] = defaultdict(lambda: deque(maxlen=LAST))
     with quietly(), kernels_off():
-        # one epoch, as no step is made: another epoch would compute the same gradients again
-        settings: dict[str, Any] = {"normalize": True, "max_grad_norm": 1e9, "n_epochs": 1}
-        agent = subject.agent(make_vec_env(make, count), **settings)
-        # of this one only the statistics are read, which need no updates
-        known = subject.agent(make_vec_env(make, count), **settings, learning_starts=8 * FIRST)
+        # one epoch, as no step is made: another epoch would compute the same gradients again. Of the first agent only the
+        # statistics are read, which need no updates
+        known, agent = (
+            subject.agent(
+                make_vec_env(make, count), normalize=True, max_grad_norm=1e9, n_epochs=1, learning_starts=starts
+            )
+            for starts in (8 * FIRST, FIRST // 6)
+        )
         with watched(known, lambda _: None, hold=True):
             known.learn(8 * FIRST)
         learned, fresh = (dict(each.get_parameters()) for each in (known, agent))

@@ -86,6 +86,8 @@ class WorkerProcess:
         pipe = subprocess.PIPE
         self._child = ChildProcess("rlsdk_testing.worker", stdin=pipe, stdout=pipe)
         self._process = self._child.popen
+        self._running: tuple[RunningProcess, ...] = ()
+        """The process and those it started, when they were looked at last."""
         threading.Thread(target=self._read, daemon=True).start()
 
     def ask(self, question: bytes, seconds: float, within: float = math.inf) -> dict[str, Any] | Fault:
@@ -94,6 +96,7 @@ class WorkerProcess:
         Return a fault if the process ends, uses too much memory or does not answer in time. `seconds`, `within`: see `Limit`.
         """
         begin = os.fstat(self._child.errors.fileno()).st_size
+        self._running = self._child.running()
         limit = Limit(seconds, within, self._processor_seconds)
         fault = self._send(question) or self._wait(limit)
         if isinstance(fault, dict):
@@ -165,24 +168,18 @@ class WorkerProcess:
                     return {**answer, "strays": strays}
             now = time.monotonic()
             if now > look:
-                look = now + LOOK
+                look, self._running = now + LOOK, self._child.running()
                 if (fault := limit.over() or self._too_much()) is not None:
                     return fault
 
     def _too_much(self) -> Fault | None:
         """Return a fault if the process and those it started use too much memory; else None."""
-        excess = self._child.too_much_memory()
+        excess = self._child.too_much_memory(self._running)
         return None if excess is None else Fault(excess)
 
     def _processor_seconds(self) -> float:
         """Return the processor time of the process and those it started, also of those that have ended; 0 without `/proc`."""
-        ticks = 0
-        for member in self._child.running():
-            with contextlib.suppress(OSError, ValueError), open(f"/proc/{member.pid}/stat", encoding="utf-8") as stream:
-                ticks += sum(
-                    map(int, stream.read().rpartition(")")[2].split()[11:15])
-                )  # user and system, own and children's
-        return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
+        return sum(member.seconds for member in self._running)
 
     def _ended(self) -> Fault:
         try:
