@@ -49,7 +49,8 @@ async function look(page) {
   for (const picture of frame.contentDocument.images)
     if (picture.naturalWidth === 0) broken.push(page + ": " + picture.getAttribute("src"));
   for (const cell of frame.contentDocument.querySelectorAll("th"))
-    if (/^(results|cards)/.test(page) && RESULTS.includes(cell.innerText) && cell.getBoundingClientRect().right > inner.clientWidth)
+    if (/^(results|cards)/.test(page) && RESULTS.includes(cell.innerText)
+        && cell.getBoundingClientRect().right > inner.clientWidth)
       unseen.push(page + ": column " + cell.innerText);
   if (page === "index.html" && width > 1000)
     for (const shown of ["article img", "article pre"])
