@@ -29,6 +29,7 @@ SKIPPED = {
     "docs/planted-bugs.md": "made from the planted bugs",
     "docs/decisions": "records of their time, for people who work on rlsdk",
     "docs/cards": "generated, from the texts of settings",
+    "docs/notebooks": "generated, from the notebooks in examples/notebooks",
     "docs/commands": "generated, from the help",
     "docs/reference": "generated, from docstrings",
 }

@@ -83,6 +83,8 @@ def curve(name: str) -> str:
         found = re.search(r"<dc:description>(.*?)</dc:description>", (IMAGES / path).read_text("utf-8"), re.DOTALL)
         assert found, f"{path} has no description: write it with python -m benchmarks.curves draw {name}"
         described = " ".join(unescape(found[1]).split())
+        if recorded := RECIPES[name].recorded:
+            settings += f" The agents learn from {recorded[2]} recorded episodes of the agent `{recorded[0]}`."
     else:
         return ""
     text = " ".join(filter(None, (described, settings, f"`{command}` repeats the runs.")))

@@ -13,6 +13,7 @@ import base64
 import hashlib
 import json
 import os
+import platform
 import re
 import sys
 import tempfile
@@ -174,7 +175,9 @@ def run(name: str) -> None:
     for cell in read.cells:
         cell.metadata.clear()  # the times of execution
     read.metadata = nbformat.from_dict({**KERNEL, "rlsdk": {"code": fingerprint(read)}})  # type: ignore[no-untyped-call]
-    nbformat.write(read, NOTEBOOKS / f"{name}.ipynb")  # type: ignore[no-untyped-call]
+    # the build of a kernel is long, and of no interest
+    text = nbformat.writes(read).replace(platform.platform(), platform.system())  # type: ignore[no-untyped-call]
+    (NOTEBOOKS / f"{name}.ipynb").write_text(f"{text}\n", encoding="utf-8")
 
 
 def main() -> None:

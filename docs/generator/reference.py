@@ -165,7 +165,9 @@ def _directive(module: str, name: str, value: object) -> str:
         return _class_entry(module, value, name)
     if hasattr(value, "__metadata__"):  # an option of the command line: its type and its help, not its objects
         kind, (option, *_) = value.__origin__, value.__metadata__
-        return f".. py:data:: {module}.{name}\n\n   `{getattr(kind, '__name__', kind)}`: {option.help}\n\n"
+        text = f"`{getattr(kind, '__name__', kind)}`: {option.help}".replace("`", "``")
+        return f".. py:data:: {module}.{name}\n\n   {text}\n\n"
     if inspect.isroutine(value):
         return f".. autofunction:: {module}.{name}\n\n"
-    return f".. autodata:: {module}.{name}\n   :no-value:\n\n"
+    plain = isinstance(value, int | float | str) and len(repr(value)) < 60
+    return f".. autodata:: {module}.{name}\n" + ("\n" if plain else "   :no-value:\n\n")

@@ -84,7 +84,7 @@ def test_a_page_shows_the_outputs_below_their_blocks() -> None:
 def test_it_installs_from_the_repository_and_its_links_lead_somewhere(name: str) -> None:
     text = "\n".join(sources(name, "markdown"))
     (line,) = re.findall("^`?pip install ([^`\n]*)", text.partition("\n## ")[0], re.MULTILINE)
-    assert [place for place in re.findall(r"\./\S+", line) if not (ROOT / place / "pyproject.toml").exists()] == []
+    assert [place for place in re.findall(r"\./[\w/-]+", line) if not (ROOT / place / "pyproject.toml").exists()] == []
     links = re.findall(r"\]\(([^)#]+)\)", text)
     assert links
     assert [link for link in links if not (NOTEBOOKS[name].parent / link).exists()] == []

@@ -23,7 +23,7 @@ PAGES = sorted(
         *ROOT.glob("contrib_algos/**/*.md"),
     ]
     if not path.name.startswith(".")
-    and path.parent.name not in ("cards", "commands", "reference")  # these are generated
+    and path.parent.name not in ("cards", "commands", "reference", "notebooks")  # these are generated
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
