@@ -184,9 +184,16 @@ def test_empty_and_mismatched_buffers() -> None:
     script.play([["c"]] * 9)
     with pytest.raises(UsageError, match="same buffer_size"):
         ReplayBuffer(context(1), 5, 0.5).load_state_dict(buffer.state_dict())
+    empty = ReplayBuffer(context(1), 20, 0.5)
+    for position in ({"head": 1}, {"written": 1}):
+        with pytest.raises(UsageError, match="no rows, but a position"):
+            empty.load_state_dict({**empty.state_dict(), **position})
 
 
-def test_the_memory_that_is_asked_for_is_that_of_the_columns() -> None:
+def test_the_memory_that_is_asked_for_is_that_of_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr("rlsdk.buffers.rows.require_memory", lambda needed, what, remedy: asked.append(needed))
+    extras = {"a": torch.zeros(1, 2, 3, 2, dtype=torch.float64), "b": torch.zeros(1, 2, dtype=torch.bool)}
     example = (torch.zeros(2, 3), torch.zeros(2, 1, dtype=torch.int64))
     for shared, ends, carry, masks in itertools.product((False, True), repeat=4):
         action = spaces.Discrete(5) if masks else ACTION
@@ -196,6 +203,12 @@ def test_the_memory_that_is_asked_for_is_that_of_the_columns() -> None:
         before = rows.bytes_required()
         rows.allocate(masks)
         assert before == rows.bytes_required() == sum(leaf.nbytes for leaf in tree.leaves(rows.storage))
+        rows.allocate_named("extras", extras)
+        assert (
+            asked.pop()
+            == rows.bytes_required() - before
+            == sum(leaf.nbytes for leaf in tree.leaves(rows.storage["extras"]))
+        )
 
 
 def test_what_cannot_fit_is_refused_before_anything_is_allocated() -> None:

@@ -108,6 +108,12 @@ def test_missing_damaged_and_strange_parts_are_refused(tmp_path: Path) -> None:
             rlsdk.load(copy / path.name, env="CartPole-v1")
         rlsdk.load(copy / path.name)  # an agent without an environment needs no replay buffer to predict
 
+    def shortened(folder: Path) -> None:
+        header, sections = read_archive(folder / names[1], kind=KIND_OF_PART)
+        rows = tree.map_tensors(lambda leaf: leaf[:-1], sections["rows"])
+        write_archive(folder / names[1], header, {"rows": rows})
+
+    refused(shortened, "do not join")
     refused(lambda folder: (folder / names[1]).unlink(), "1 of 4 parts of the replay buffer are missing")
     refused(lambda folder: (folder / names[1]).write_bytes(b"x"), "is not a whole")
     refused(lambda folder: shutil.copy(folder / names[0], folder / names[1]), "do not join|end at row")
