@@ -96,7 +96,7 @@ def test_a_constant_feature_has_finite_gradients_after_the_warm_up() -> None:
 
 
 def test_one_row_is_refused() -> None:
-    with pytest.raises(SettingsError, match="at least 2 rows; give 2 or more, or policy_kwargs.batch_norm = false"):
+    with pytest.raises(SettingsError, match=r"at least 2 rows; give 2 or more, or policy_kwargs\.batch_norm = false"):
         CrossQ("MlpPolicy", "Pendulum-v1", batch_size=1)
     with pytest.raises(UsageError, match="an update of one row"):
         made().learn(20).train(1, batch_size=1)
