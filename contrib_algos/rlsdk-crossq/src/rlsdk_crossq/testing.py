@@ -1,7 +1,8 @@
 """What the contract kit needs to know about CrossQ."""
 
-SETTINGS = {"policy_delay": 1}
-"""Every update trains the actor, so that clauses about one update see its step."""
+SETTINGS = {"policy_delay": 1, "policy_kwargs": {"batch_norm_momentum": 0.1}}
+"""Every update trains the actor, so that clauses about one update see its step. Running statistics follow within the few
+hundred updates of the kit."""
 
 EXCEPTIONS = {
     "batch.rows-averaged": "batch normalization: the value of a row depends on the other rows",
