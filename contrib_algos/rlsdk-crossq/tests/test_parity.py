@@ -51,12 +51,12 @@ def test_updates_equal_the_peers(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
         "n_critics": int(rng.integers(1, 4)),
         "batch_norm": bool(rng.random() < 0.8),
         "batch_norm_momentum": float(rng.uniform(0.001, 1.0)),
-        "batch_norm_eps": float(10 ** rng.uniform(-4, -1)),
+        "batch_norm_eps": float(10 ** rng.uniform(-3, -1)),
         # within the updates of the test, so that running statistics correct the last ones
         "renorm_warmup_steps": int(rng.integers(4)),
         # normalization removes the bias of a unit that is active in all rows: its gradient is a rounding error, which Adam
         # would divide by its own size
-        "optimizer_kwargs": {"betas": (0.5, 0.999), "eps": 1e-4},
+        "optimizer_kwargs": {"betas": (0.5, 0.999), "eps": 1e-3},
     }
     settings = random_settings(rng) | {
         "batch_size": int(rng.integers(8, 65)),

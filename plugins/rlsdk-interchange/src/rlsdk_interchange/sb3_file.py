@@ -173,5 +173,6 @@ def _require_whole(loaded: object) -> None:
             raise ArtifactError(f"its weight {name!r} is not a plain tensor")
         if value.nbytes > value.untyped_storage().nbytes():
             raise ArtifactError(f"its weight {name!r} of shape {tuple(value.shape)} is larger than what the file holds")
-        if not value.is_floating_point() or not bool(value.isfinite().all()):
+        # whole numbers are counters, such as those of the passes of batch normalization
+        if not (value.is_floating_point() or value.dtype is torch.int64) or not bool(value.isfinite().all()):
             raise ArtifactError(f"its weight {name!r} holds something else than finite numbers")

@@ -168,7 +168,8 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
             unseen = chosen.check(subject)
     except NotApplicable as reason:
         found = result(chosen, "not applicable", str(reason))
-    except ContractViolation as error:
+    # an algorithm may also refuse what a clause tries, such as a batch of one row
+    except RlsdkError as error:
         declared = exceptions.get(chosen.id)
         excepted = None if declared is None else f"the plugin declares it: {declared} ({message_of(error)})"
         found = broken(chosen, error) if excepted is None else result(chosen, "not applicable", excepted[:LONGEST])
