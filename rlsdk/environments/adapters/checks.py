@@ -190,7 +190,7 @@ def named(environment: object) -> str:
     return "<".join(names) + ">" * len(wrappers)
 
 
-def layers_of(environment: Any) -> Iterator[object]:
+def layers_of(environment: Any) -> Iterator[Any]:
     """Yield the outermost wrapper, each wrapper inside it, and the environment itself."""
     layer = environment
     yield layer

@@ -116,7 +116,7 @@ class CrossQUpdate:
             features = critics.encoder(both)
         with batch_statistics(critics):
             every, vjp = critics.evaluate(features, action)
-        values, next_values = every.split(rows, dim=1)
+        values, next_values = every[:, :rows], every[:, rows:]
         wanted = clipped_double_q(next_values, -alpha * next_log_prob, batch.reward, batch.discount)
         loss, grad = half_squared_error(values, wanted, weight=batch.weight)
         self.optimizer.zero_grad()

@@ -108,5 +108,5 @@ def _normalized(
     found: list[nn.Module] = []
     # the last pair is a linear layer alone, or empty if the heads of the actor follow
     for number, shape in enumerate(shapes):
-        found += [BatchRenorm(shape, networks), *layers[2 * number : 2 * number + 2]]
+        found += [BatchRenorm(shape, networks), *list(layers)[2 * number : 2 * number + 2]]
     return nn.Sequential(*found)
