@@ -11,14 +11,17 @@ from torch import Tensor
 from rlsdk.records import Observation, Sequences
 from rlsdk.tree import map_tensors
 from rlsdk_acer.config import ACERConfig
+from rlsdk_acer.network import ACERNetwork, Carry
 
+Networks = Mapping[str, Any]
+Batch = Sequences[Carry]
+SETTINGS: dict[str, object] = {"correction_term": 1.5}
+"""Settings for the clause: importance weights of so short a training are rarely above 10."""
 SMALL = 1e-6
 """Added to probabilities before a logarithm or a division."""
 
 
-def losses(
-    networks: Mapping[str, Any], batch: Sequences[Any], config: ACERConfig, noise: float
-) -> Mapping[str, Tensor]:
+def losses(networks: Networks, batch: Batch, config: ACERConfig, noise: float) -> Mapping[str, Tensor]:
     """Return the loss of sequences [T, N], 0-d, for networks without memory: the mean over the steps that count."""
     network, average, steps = networks["policy"], networks["algorithm.average.network"], batch.steps
     seen = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
@@ -45,14 +48,14 @@ def losses(
     return {"algorithm.optimizer": rows[batch.loss_mask.flatten()].sum() / max(1, int(batch.loss_mask.sum()))}
 
 
-def after(networks: Mapping[str, Any], batch: Sequences[Any], config: ACERConfig, noise: float) -> Mapping[str, Tensor]:
-    """Return the parameters of the average policy (section 3.3)."""
+def after(networks: Networks, batch: Batch, config: ACERConfig, noise: float) -> Mapping[str, Tensor]:
+    """Return the parameters [..] of the average policy (section 3.3)."""
     path = "algorithm.average.network"
     pairs = zip(networks[path].named_parameters(), networks["policy"].parameters(), strict=True)
     return {f"{path}.{n}": (config.alpha * a + (1.0 - config.alpha) * p).detach() for (n, a), p in pairs}
 
 
-def _evaluated(network: Any, seen: Observation) -> tuple[Tensor, Tensor]:
+def _evaluated(network: ACERNetwork, seen: Observation) -> tuple[Tensor, Tensor]:
     """Return (probabilities, values) of all actions, [N, A] each."""
     latent = network.encoder(seen.features)
     logits = network.head(network.body(latent))
@@ -61,7 +64,7 @@ def _evaluated(network: Any, seen: Observation) -> tuple[Tensor, Tensor]:
     return logits.softmax(-1), network.qf(latent)
 
 
-def _retrace(network: Any, batch: Sequences[Any], ratio: Tensor, taken: Tensor, value: Tensor) -> Tensor:
+def _retrace(network: ACERNetwork, batch: Batch, ratio: Tensor, taken: Tensor, value: Tensor) -> Tensor:
     """Return the targets [T * N] of equation 5, for importance weights and values of the actions taken, [T * N, 1]."""
     reward, shape = batch.steps.reward, batch.steps.reward.shape
     ratio, taken, value = (each.view(shape) for each in (ratio, taken, value))

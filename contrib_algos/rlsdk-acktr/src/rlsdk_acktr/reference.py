@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlsdk.networks import ActorCritic
 from rlsdk.records import Rollout, successors
 from rlsdk.tree import map_tensors
 from rlsdk_acktr.config import ACKTRConfig
 
 SETTINGS: dict[str, object] = {"cold_iter": 1}
-"""The settings of the small agents of the contract kit, whose few updates would otherwise follow plain gradients."""
+"""Settings for the clause: its few updates would otherwise follow plain gradients."""
 Batch = Rollout[Any, Any]
 Networks = Mapping[str, Any]
 Calls = list[tuple[str, Tensor, Tensor]]
@@ -51,7 +52,7 @@ def losses(networks: Networks, batch: Batch, config: ACKTRConfig, noise: float) 
     return {"algorithm.optimizer": sum((bound * natural[name] * each).sum() for name, each in parameters.items())}
 
 
-def _loss(network: Any, batch: Batch, config: ACKTRConfig) -> tuple[Tensor, Tensor, Calls]:
+def _loss(network: ActorCritic, batch: Batch, config: ACKTRConfig) -> tuple[Tensor, Tensor, Calls]:
     """Return (the loss of A2C, 0-d; the log-likelihood of sampled outputs, 0-d; the calls of dense layers)."""
     steps, calls = batch.steps, Calls()
     seen, following, action = map_tensors(
@@ -114,7 +115,7 @@ def _solved(networks: Networks, name: str, found: tuple[Tensor, Tensor], plain: 
 
 
 def _averaged(networks: Networks, block: str, place: int, found: Tensor, config: ACKTRConfig) -> Tensor:
-    """Return the running average of a factor after this update (arXiv:1503.05671, section 5). The first ones weigh the same."""
+    """Return the running average [..] of a factor after this update (arXiv:1503.05671, section 5); the first weigh the same."""
     share: float = min(1.0 - 1.0 / (networks[f"{block}.count"] + 1), config.stats_decay)
     before: Tensor = networks[f"{block}.tensors.{place}"]
     return share * before + (1.0 - share) * found

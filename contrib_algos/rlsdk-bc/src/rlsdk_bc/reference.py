@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlsdk.distributions import Gaussian, Product
+from rlsdk.interfaces import Distribution
 from rlsdk.records import Transitions
 from rlsdk_bc.config import BCConfig
 from rlsdk_datasets import open_episodes
@@ -28,20 +30,20 @@ def losses(networks: Mapping[str, Any], batch: Transitions, config: BCConfig, no
 
 
 def after(networks: Mapping[str, Any], batch: Transitions, config: BCConfig, noise: float) -> Mapping[str, Tensor]:
-    """Return the logarithms of deviations: with the likelihood, they stay above `log_std_min`."""
+    """Return the logarithms of deviations [A]: with the likelihood, they stay above `log_std_min`."""
     bound = config.log_std_min if config.loss == "likelihood" else -torch.inf
     named = networks["policy"].named_parameters()
     return {f"policy.{name}": each.detach().clamp(min=bound) for name, each in named if name.endswith("log_std")}
 
 
-def _terms(distribution: Any, action: Any, *, squared: bool) -> tuple[Tensor, Tensor]:
+def _terms(distribution: Distribution, action: Any, *, squared: bool) -> tuple[Tensor, Tensor]:
     """Return (the loss of actions [N], the entropy [N]); with `squared`, only the mean of a Gaussian is fitted."""
-    parts = getattr(distribution, "parts", None)
-    if parts is not None:  # of a Dict or Tuple
-        keys = range(len(parts)) if isinstance(parts, tuple) else parts
-        found = [_terms(parts[key], action[key], squared=squared) for key in keys]
+    if isinstance(distribution, Product):  # of a Dict or Tuple
+        parts = distribution.parts
+        named = enumerate(parts) if isinstance(parts, tuple) else parts.items()
+        found = [_terms(part, action[key], squared=squared) for key, part in named]
         return torch.stack([each[0] for each in found]).sum(0), torch.stack([each[1] for each in found]).sum(0)
-    if squared and hasattr(distribution, "mean"):
+    if squared and isinstance(distribution, Gaussian):
         error = (action - distribution.mean).square().sum(-1)
         return error, torch.zeros_like(error)
     return -distribution.log_prob(action), distribution.entropy()

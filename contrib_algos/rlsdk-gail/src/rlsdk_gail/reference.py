@@ -8,20 +8,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlsdk.records import Rollout, successors
+from rlsdk.records import Features, Rollout, successors
 from rlsdk.spaces import Box, Dict, Space, Tuple
 from rlsdk.tree import map_tensors
 from rlsdk_datasets import open_episodes
 from rlsdk_gail.config import GAILConfig
+from rlsdk_gail.discriminator import Discriminator
 
+Networks = Mapping[str, Any]
 Batch = Rollout[Any, Any]
 Statistics = tuple[Tensor, Tensor, Tensor]
 """Mean [F] and variance [F] of all observations so far, and their number."""
 
 
-def losses(
-    networks: Mapping[str, Any], batch: Batch, config: GAILConfig, noise: float
-) -> Mapping[str, Tensor | list[Tensor]]:
+def losses(networks: Networks, batch: Batch, config: GAILConfig, noise: float) -> Mapping[str, Tensor | list[Tensor]]:
     """Return the losses of the discriminator's steps (equation 17), and that of PPO for its rewards, each 0-d.
 
     They are for networks without memory, and with normalized observations of the discriminator.
@@ -41,8 +41,8 @@ def losses(
     return {"algorithm.optimizer": found, "algorithm.policy.optimizer": _loss_of_policy(networks, batch, config)}
 
 
-def after(networks: Mapping[str, Any], batch: Batch, config: GAILConfig, noise: float) -> Mapping[str, Tensor]:
-    """Return the statistics of observations after the discriminator's steps, if there are steps after every rollout."""
+def after(networks: Networks, batch: Batch, config: GAILConfig, noise: float) -> Mapping[str, Tensor]:
+    """Return the statistics [F] of observations after the discriminator's steps, if there are steps after every rollout."""
     if config.g_step > 1:
         return {}
     *_, (statistics, _, _) = _rounds(networks["algorithm.discriminator"], batch, config)
@@ -50,13 +50,16 @@ def after(networks: Mapping[str, Any], batch: Batch, config: GAILConfig, noise: 
     return {f"algorithm.discriminator.scale.{name}": each for name, each in zip(names, statistics, strict=True)}
 
 
-def _rounds(discriminator: Any, batch: Batch, config: GAILConfig) -> Iterator[tuple[Statistics, Tensor, Tensor]]:
+def _rounds(
+    discriminator: Discriminator, batch: Batch, config: GAILConfig
+) -> Iterator[tuple[Statistics, Tensor, Tensor]]:
     """Yield (statistics, observations [2 N, F], actions [2 N, G]) for each step: N rows of the expert, then N of the policy.
 
     Where rows are drawn, the kit draws the first row of the data set, and the rows of the rollout in order.
     """
     assert config.dataset is not None
     expert, scale, space = open_episodes(config.dataset).episode(0), discriminator.scale, discriminator.action_space
+    assert scale is not None  # the encoder has no weights
     statistics = scale.mean, scale.variance, scale.count
     mine = map_tensors(lambda leaf: leaf.flatten(0, 1), (batch.steps.observation.features, batch.steps.action))
     size = config.demo_batch_size or max(1, batch.steps.reward.numel() // config.d_step)
@@ -77,23 +80,27 @@ def _rounds(discriminator: Any, batch: Batch, config: GAILConfig) -> Iterator[tu
 
 
 def _normalized(seen: Tensor, statistics: Statistics) -> Tensor:
+    """Return observations [N, F] with mean 0 and deviation 1, at most 10 away from 0."""
     mean, variance, _ = statistics
     return ((seen - mean) / variance.clamp(min=1e-4).sqrt()).clamp(-10.0, 10.0)
 
 
-def _executed(space: Space, action: Any) -> Any:
+def _executed(space: Space, action: Features) -> Features:
     """Return actions [N, ..] within their bounds, as the environment gets them."""
     if isinstance(space, Dict):
         return {name: _executed(child, action[name]) for name, child in space.spaces.items()}
     if isinstance(space, Tuple):
         return tuple(_executed(child, each) for child, each in zip(space.spaces, action, strict=True))
-    within: Any = action.clamp(torch.tensor(space.low), torch.tensor(space.high)) if isinstance(space, Box) else action
+    within: Features = (
+        action.clamp(torch.tensor(space.low), torch.tensor(space.high)) if isinstance(space, Box) else action
+    )
     return within
 
 
-def _rewards(discriminator: Any, batch: Batch, config: GAILConfig) -> Tensor:
+def _rewards(discriminator: Discriminator, batch: Batch, config: GAILConfig) -> Tensor:
     """Return the rewards [T, B] of the discriminator before its steps; D is the probability that a step is the expert's."""
     scale, steps = discriminator.scale, batch.steps
+    assert scale is not None
     features, action = map_tensors(lambda leaf: leaf.flatten(0, 1), (steps.observation.features, steps.action))
     seen = _normalized(discriminator.encoder(features).double(), (scale.mean, scale.variance, scale.count))
     done = discriminator.action_encoder(_executed(discriminator.action_space, action)).double()
@@ -103,7 +110,7 @@ def _rewards(discriminator: Any, batch: Batch, config: GAILConfig) -> Tensor:
     return forms[config.reward].detach()
 
 
-def _loss_of_policy(networks: Mapping[str, Any], batch: Batch, config: GAILConfig) -> Tensor:
+def _loss_of_policy(networks: Networks, batch: Batch, config: GAILConfig) -> Tensor:
     """Return the loss of PPO (arXiv:1707.06347) of a rollout that is one minibatch, 0-d."""
     network, steps, remaining = networks["policy"], batch.steps, 0.5
     reward, before, ended = (

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlsdk.records import Rollout, successors
+from rlsdk.networks import ActorCritic
+from rlsdk.records import Observation, Rollout, successors
 from rlsdk.tree import map_tensors
 from rlsdk_maskable_ppo.config import MaskablePPOConfig
 
@@ -47,7 +48,7 @@ def losses(
     return {"algorithm.optimizer": rows.mean()}
 
 
-def _value(network: Any, seen: Any) -> Tensor:
+def _value(network: ActorCritic, seen: Observation) -> Tensor:
     """Return the values [N]; the critic has the actor's encoder, or one of its own."""
     encoder = network.encoder if network.critic_encoder is None else network.critic_encoder
     value: Tensor = network.value(network.critic_body(encoder(seen.features))).squeeze(-1)

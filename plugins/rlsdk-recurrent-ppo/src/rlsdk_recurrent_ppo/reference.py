@@ -6,19 +6,21 @@ Sources: arXiv:1707.06347, equations 7, 9 and 11; for the burn-in Kapturowski et
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from rlsdk.records import Rollout
+from rlsdk.networks import ActorCritic, Memory
+from rlsdk.records import Observation, Rollout
 from rlsdk.tree import map_tensors
 from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
 
+Batch = Rollout[Any, Any]
+States = tuple[Tensor, ...]
 
-def losses(
-    networks: Mapping[str, Any], batch: Rollout[Any, Any], config: RecurrentPPOConfig, noise: float
-) -> Mapping[str, Tensor]:
+
+def losses(networks: Mapping[str, Any], batch: Batch, config: RecurrentPPOConfig, noise: float) -> Mapping[str, Tensor]:
     """Return the loss of a rollout [T, B] that is one minibatch, 0-d."""
     network, steps, progress = networks["policy"], batch.steps, 0.5
     old, counts = steps.extras, _counts(batch, config)
@@ -43,14 +45,14 @@ def losses(
     return {"algorithm.optimizer": rows.mean()}
 
 
-def _starts(batch: Rollout[Any, Any], config: RecurrentPPOConfig) -> Tensor:
+def _starts(batch: Batch, config: RecurrentPPOConfig) -> Tensor:
     """Return where a sequence begins, bool [T, B]: with an episode, with the rollout, and after `sequence_length` steps."""
     starts, length = batch.steps.observation.is_first.clone(), config.sequence_length or len(batch.steps.reward)
     starts[::length] = True
     return starts
 
 
-def _counts(batch: Rollout[Any, Any], config: RecurrentPPOConfig) -> Tensor:
+def _counts(batch: Batch, config: RecurrentPPOConfig) -> Tensor:
     """Return which steps have a loss, bool [T, B]: not the first ones of sequences that begin inside an episode."""
     first, starts = batch.steps.observation.is_first, _starts(batch, config)
     counts, place, inside = torch.ones_like(first), torch.zeros(len(first[0])), torch.zeros_like(first[0])
@@ -60,7 +62,7 @@ def _counts(batch: Rollout[Any, Any], config: RecurrentPPOConfig) -> Tensor:
     return counts
 
 
-def _unrolled(network: Any, batch: Rollout[Any, Any], config: RecurrentPPOConfig) -> tuple[Tensor, Tensor]:
+def _unrolled(network: ActorCritic, batch: Batch, config: RecurrentPPOConfig) -> tuple[Tensor, Tensor]:
     """Return (latents of the actor [T * B, H], values [T, B]), step by step. A sequence begins with the stored states."""
     steps, starts = batch.steps, _starts(batch, config)
     latents, values, (actor, critic) = (
@@ -80,19 +82,21 @@ def _unrolled(network: Any, batch: Rollout[Any, Any], config: RecurrentPPOConfig
     return torch.cat(latents), torch.stack(values)
 
 
-def _step(network: Any, seen: Any, actor: Any, critic: Any) -> tuple[Tensor, Tensor, Any, Any]:
+def _step(
+    network: ActorCritic, seen: Observation, actor: States, critic: States
+) -> tuple[Tensor, Tensor, States, States]:
     """Return (latent of the actor [B, H], value [B], the next states of both). States of rows that begin an episode are 0."""
     features = network.encoder(seen.features)
-    latent, actor = network.memory.step(features, actor, seen.is_first)
+    latent, actor = cast("Memory", network.memory).step(features, actor, seen.is_first)
     if network.critic_memory is None:
         own = latent.detach()  # the value reads the actor's memory, and does not train it
     else:
         others = features if network.critic_encoder is None else network.critic_encoder(seen.features)
-        own, critic = network.critic_memory.step(others, critic, seen.is_first)
+        own, critic = cast("Memory", network.critic_memory).step(others, critic, seen.is_first)
     return latent, network.value(network.critic_body(own)).squeeze(-1), actor, critic
 
 
-def _advantages(network: Any, batch: Rollout[Any, Any], config: RecurrentPPOConfig) -> Tensor:
+def _advantages(network: ActorCritic, batch: Batch, config: RecurrentPPOConfig) -> Tensor:
     """Return A [T, B] (equation 11), from the values when the actions were chosen. The states are those that acting stored."""
     steps, value, finals = batch.steps, batch.steps.extras.value, batch.final_observations
     last = batch.last_carry

@@ -17,7 +17,8 @@ The module has one of these functions, or both:
 along another direction than a gradient has the loss (direction * parameter).sum(), whose gradient the direction is.
 `after` returns path of a tensor, such as "algorithm.std" -> its value after an update whose optimizers make no steps. The path
 "candidates" is what `propose` of a population method returns before the update. A rollout is one minibatch, and has no fillers.
-Half of the training is over. Both leave out what they have no formula for.
+Half of the training is over. Both leave out what they have no formula for. A dictionary `SETTINGS` in the module has settings
+of the agents for this clause.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ ROUNDED = 1e-5
     "Compare update() with reference.py: one of them is wrong. The settings and the batch in the message show which term.",
 )
 def reference(subject: Subject) -> str:
-    losses, after = _formulas_of(subject)
+    losses, after, settings = _formulas_of(subject)
     checked, found = set[str](), set[str]()
     for kind in subject.manifest.actions:
         usual = kind == subject.action_kind
-        observed = in_one_step(subject) if usual else in_one_step(subject, actions=kind)
+        observed = in_one_step(subject, **settings, **({} if usual else {"actions": kind}))
         for what, variant in _variants(observed) if usual else [(f"{kind} actions", observed)]:
             for about, batch in list(_batches(observed.batch))[: None if usual and variant is observed else 1]:
                 for nudged in range(1 + NUDGES) if usual and variant is observed else (1,):
@@ -86,8 +87,8 @@ def reference(subject: Subject) -> str:
     return f"reference.py gives no loss of {', '.join(unchecked)}" if unchecked else ""
 
 
-def _formulas_of(subject: Subject) -> tuple[Formula | None, Formula | None]:
-    """Return the functions `losses` and `after` of the package's reference.py; None for one that it does not have."""
+def _formulas_of(subject: Subject) -> tuple[Formula | None, Formula | None, dict[str, Any]]:
+    """Return `losses`, `after` and `SETTINGS` of the package's reference.py; None for a function that it does not have."""
     package = subject.plugin.module.partition(".")[0]
     name = f"{package}.reference"
     if find_spec(package) is None or find_spec(name) is None:  # a plugin that a script registers has no package
@@ -95,7 +96,7 @@ def _formulas_of(subject: Subject) -> tuple[Formula | None, Formula | None]:
     module = import_module(name)
     found = (getattr(module, "losses", None), getattr(module, "after", None))
     require(any(map(callable, found)), f"{name} has no function losses(networks, batch, config, noise), and no `after`")
-    return found
+    return *found, dict(getattr(module, "SETTINGS", {}))
 
 
 def _variants(observed: Observed) -> Iterator[tuple[str, Observed]]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlsdk.networks import SquashedActor
 from rlsdk.records import Transitions
 from rlsdk_tqc.config import TQCConfig
 
@@ -24,11 +25,11 @@ def losses(networks: Mapping[str, Any], batch: Transitions, config: TQCConfig, n
         atoms = target(target.encoder(following), action)  # [C, N, K]
         count, _, quantiles = atoms.shape
         # the largest atoms of all critics together are left out
-        kept = (
+        smallest = (
             torch.cat(list(atoms), -1).sort(-1).values[:, : count * (quantiles - config.top_quantiles_to_drop_per_net)]
         )
         # equation 11
-        wanted = batch.reward[:, None] + batch.discount[:, None] * (kept - alpha * log_prob[:, None])
+        wanted = batch.reward[:, None] + batch.discount[:, None] * (smallest - alpha * log_prob[:, None])
     values = critics(critics.encoder(seen), actor.scale.to_unit(batch.action).double())
     share = ((torch.arange(quantiles, dtype=torch.float64) + 0.5) / quantiles).unsqueeze(-1)
     error = wanted[:, None, :] - values[..., None]  # [C, N, quantile, target]
@@ -45,7 +46,7 @@ def losses(networks: Mapping[str, Any], batch: Transitions, config: TQCConfig, n
     }
 
 
-def _sampled(actor: Any, features: object, noise: float) -> tuple[Tensor, Tensor]:
+def _sampled(actor: SquashedActor, features: object, noise: float) -> tuple[Tensor, Tensor]:
     """Return (actions in [-1, 1] [N, A], their log-densities [N]) for normal numbers that are all `noise`."""
     chosen = actor.distribution(actor.encoder(features))
     before = chosen.mean + chosen.log_std.exp() * noise

@@ -10,34 +10,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlsdk.interfaces import Distribution
+from rlsdk.networks import ActorCritic
 from rlsdk.records import Observation, Rollout, successors
 from rlsdk.tree import map_tensors
 from rlsdk_trpo.config import TRPOConfig
 
 SETTINGS: dict[str, object] = {"cg_max_steps": 5}
-"""The settings of the small agents of the contract kit. Further conjugate gradients of such networks are mostly rounding."""
+"""Settings for the clause: further conjugate gradients of such small networks are mostly rounding."""
 DECIDED = 1e-3
 """The line search compares numbers. Where they differ by a smaller share, rounding of float32 decides about the step."""
 SOLVED = 1e-10
 """Conjugate gradients end at this squared residual."""
+Networks = Mapping[str, Any]
+Batch = Rollout[Any, Any]
 Compared = Callable[[], tuple[Tensor, Tensor]]
 Rows = tuple[Observation, Any, Tensor, Tensor, Tensor]
 """Observations, actions, their old log-probabilities, advantages and returns, [N, ..]."""
 
 
-def losses(
-    networks: Mapping[str, Any], batch: Rollout[Any, Any], config: TRPOConfig, noise: float
-) -> Mapping[str, list[Tensor]]:
+def losses(networks: Networks, batch: Batch, config: TRPOConfig, noise: float) -> Mapping[str, list[Tensor]]:
     """Return the loss of the value function, 0-d, once for each of its epochs. The rollout [T, B] is one minibatch."""
     rows = _rows(networks["policy"], batch, config)
     loss = (_evaluated(networks["policy"], rows[0])[1] - rows[-1]).square().mean()
     return {"algorithm.optimizer": [loss] * config.n_critic_updates}
 
 
-def after(
-    networks: Mapping[str, Any], batch: Rollout[Any, Any], config: TRPOConfig, noise: float
-) -> Mapping[str, Tensor]:
-    """Return the policy's parameters after a step (appendix C); nothing if rounding decides about its length."""
+def after(networks: Networks, batch: Batch, config: TRPOConfig, noise: float) -> Mapping[str, Tensor]:
+    """Return the policy's parameters [..] after a step (appendix C); nothing if rounding decides about its length."""
     network, every = deepcopy(networks["policy"]), _rows(networks["policy"], batch, config)
     count = len(every[-1]) // config.sub_sampling_factor
     seen, action, old_log_prob, advantage, _ = map_tensors(lambda leaf: leaf[:count], every)
@@ -77,7 +77,7 @@ def _step(actor: list[nn.Parameter], compared: Compared, config: TRPOConfig) -> 
 
 
 def _search(actor: list[nn.Parameter], compared: Compared, step: Tensor, config: TRPOConfig) -> bool:
-    """Move the parameters by the first share of `step` that is good; return whether rounding does not decide about it."""
+    """Move the parameters by the first share of `step` [D] that is good; return whether rounding does not decide about it."""
     start, before, bound = [each.detach().clone() for each in actor], compared()[0].detach(), config.target_kl(0.5)
     for tried in range(config.line_search_max_iter):
         _move(actor, start, config.line_search_shrinking_factor**tried * step)
@@ -90,7 +90,7 @@ def _search(actor: list[nn.Parameter], compared: Compared, step: Tensor, config:
     return True
 
 
-def _rows(network: Any, batch: Rollout[Any, Any], config: TRPOConfig) -> Rows:
+def _rows(network: ActorCritic, batch: Batch, config: TRPOConfig) -> Rows:
     """Return the steps of a rollout, one environment after another, with generalized advantages and returns."""
     steps, value = batch.steps, batch.steps.extras.value
     ended = steps.terminated | steps.truncated
@@ -107,10 +107,9 @@ def _rows(network: Any, batch: Rollout[Any, Any], config: TRPOConfig) -> Rows:
     return map_tensors(lambda leaf: leaf.transpose(0, 1).flatten(0, 1), rows)
 
 
-def _evaluated(network: Any, seen: Observation) -> tuple[Any, Tensor]:
+def _evaluated(network: ActorCritic, seen: Observation) -> tuple[Distribution, Tensor]:
     """Return (distribution of actions, values [N]); each row begins a sequence, and there is no memory."""
-    found: tuple[Any, Tensor] = network.evaluate(seen, ((), ()), torch.ones_like(seen.is_first))
-    return found
+    return network.evaluate(seen, ((), ()), torch.ones_like(seen.is_first))
 
 
 def _solution(product: Callable[[Tensor], Tensor], wanted: Tensor, most: int) -> Tensor:
