@@ -78,9 +78,11 @@ FORMULA = """
 Of the closed half, `formula.reference` found {formula} bugs first. It needs the file `reference.py`, which states the formula
 of an update and which `rlsdk new` writes. {others}"""
 UNMEASURED = (
-    "{tried} of these were tried again without that clause, and other clauses found {found} of them. So the kit finds fewer"
-    " bugs of a package without this file."
+    "How many of these the other clauses would find was not measured, so a package without this file gets less."
 )
+MEASURED = """{tried} of these bugs were
+tried again without that clause, and other clauses found {found} of them. So the kit finds fewer bugs of a package without this
+file."""
 MEASURED = (
     "Without that clause the other clauses find {found} of these {tried}, so of a package without this file the kit finds"
     " fewer bugs."
