@@ -83,10 +83,6 @@ UNMEASURED = (
 MEASURED = """{tried} of these bugs were
 tried again without that clause, and other clauses found {found} of them. So the kit finds fewer bugs of a package without this
 file."""
-MEASURED = (
-    "Without that clause the other clauses find {found} of these {tried}, so of a package without this file the kit finds"
-    " fewer bugs."
-)
 
 
 def _honest(runs: Mapping[str, Run]) -> Iterator[str]:
