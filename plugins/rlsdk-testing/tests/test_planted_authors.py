@@ -17,6 +17,7 @@ from tests.planted import BUGS, authors, effects, fresh
 from tests.planted.authors import HALVES, WRITTEN, Written
 from tests.planted.bug import Bug
 from tests.planted.kinds import KINDS
+from tests.tables import in_one_test
 
 ROOT = Path(__file__).parents[3]
 WANTED = 120
@@ -36,6 +37,7 @@ def author_text(bug: Bug) -> str:
     return text
 
 
+@in_one_test
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.bug.id)
 def test_a_bug_fits_the_sources(written: Written) -> None:
     bug = written.bug
