@@ -183,12 +183,12 @@ def wanted(words: list[str]) -> list[str]:
 
     A shell replaces `./plugins/rlsdk-*` by the folders of that name.
     """
-    kept = [
+    named = [
         word.rstrip(",:;)") for word in words if not word.startswith("-") and "/simple" not in word and "$" not in word
     ]
     found = [
         [f"./{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob(word)] if word.endswith("*") else [word]
-        for word in kept
+        for word in named
     ]
     return [word for each in found for word in each]
 

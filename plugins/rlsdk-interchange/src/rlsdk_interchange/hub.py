@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,20 +59,28 @@ def push(
     library = _library()
     _require_name(repo)
     source = find_agent(Path(path))
-    agent, package = load(source), _package_of(source)
-    replay = _replay(source, trust) if video else None
-    results = results or results_of(source)
-    card = sealed(model_card(agent, usage(repo, package), results=results, replay=replay[0] if replay else None))
-    try:
-        api = library.HfApi()
+    agent, package, results = load(source), _package_of(source), results or results_of(source)
+    api = library.HfApi()
+    with _uploading(source, repo):
         address = api.create_repo(repo, private=private, exist_ok=True)
+    # after the first answer of the hub, as a video may take minutes
+    replay = _replay(source, trust) if video else None
+    card = sealed(model_card(agent, usage(repo, package), results=results, replay=replay[0] if replay else None))
+    with _uploading(source, repo):
         files = [(FILE, source.read_bytes()), *([] if _has_own_page(library, repo) else [(PAGE, card.encode())])]
         files += [replay] if replay else []
         changes = [library.CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files]
         api.create_commit(repo, operations=changes, commit_message=f"Agent {source.name}")
-    except Exception as error:  # any error of the network or the hub
-        raise ArtifactError(f"{source} was not uploaded to {repo!r}: {_reason(error, _is_answer(error))}") from error
     return str(address)
+
+
+@contextmanager
+def _uploading(source: Path, repo: str) -> Iterator[None]:
+    """Inside the block, errors of the network or the hub are ArtifactErrors."""
+    try:
+        yield
+    except Exception as error:
+        raise ArtifactError(f"{source} was not uploaded to {repo!r}: {_reason(error, _is_answer(error))}") from error
 
 
 def _package_of(file: Path) -> str:
