@@ -71,6 +71,7 @@ RECIPES = {
     "bc": Recipe(
         "CartPole-v1", every=100, updates=True, recorded=("ppo/CartPole-v1", "--episodes", "10", "--deterministic")
     ),
+    "crossq": Recipe("Pendulum-v1", every=0, steps=5_000),
     "ddpg": Recipe("Pendulum-v1", seeds=5),
     "dqn": Recipe("MountainCar-v0", seeds=5, every=0),
     "gail": Recipe("CartPole-v1", every=5_000, recorded=("ppo/CartPole-v1", "--episodes", "10", "--deterministic")),
