@@ -57,6 +57,7 @@ LONG = {
     "dose.learning-rate",
     "dose.schedules",
     "dose.weights",
+    "formula.reference",
     "learns.entropy-coefficient",
     "learns.masked-choice",
     "learns.two-state-chain",
