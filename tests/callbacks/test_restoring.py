@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "a2c": ("Pendulum-v1", {"n_steps": 16, "policy_kwargs": {"net_arch": [8]}}),
     "acer": ("CartPole-v1", {}),
     "acktr": ("Pendulum-v1", {}),
+    "crossq": ("Pendulum-v1", REPLAY),
     "ddpg": ("Pendulum-v1", REPLAY),
     "dqn": ("CartPole-v1", REPLAY),
     "maskable-ppo": ("rlsdk/InvalidActionEnvDiscrete-v0", ROLLOUT),

@@ -78,7 +78,7 @@ def run(program: str, *arguments: str) -> str:
 
 @pytest.mark.full
 def test_no_algorithm_imports_the_compiler() -> None:
-    continuous = {"ddpg", "sac", "td3", "tqc"}
+    continuous = {"crossq", "ddpg", "sac", "td3", "tqc"}
     chosen = {each.id: "Pendulum-v1" if each.id in continuous else "CartPole-v1" for each in algorithms()}
     chosen |= {"maskable-ppo": "rlsdk/InvalidActionEnvDiscrete-v0"}
     offline = {"bc", "gail", "td3-bc"}

@@ -91,6 +91,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "tqc, actor": ("tqc", OFF, {"actor_class": Net, "net_arch": [4]}),
     "tqc, critics": ("tqc", OFF, {"critic_class": Critic, "n_critics": 3, "net_arch": [4]}),
     "sac": ("sac", OFF, {"actor_class": Net, "critic_class": Critic}),
+    "crossq": ("crossq", OFF, {"actor_class": Net, "critic_class": Critic}),
     "td3": ("td3", OFF, {"actor_class": Net, "critic_class": Critic}),
     "td3, actor": ("td3", OFF, {"actor_class": Net, "net_arch": [4]}),
     "ddpg, critics": ("ddpg", OFF, {"critic_class": Critic, "net_arch": [4]}),
@@ -105,7 +106,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-BOX = ("tqc", "sac", "td3", "ddpg")
+BOX = ("tqc", "sac", "crossq", "td3", "ddpg")
 
 
 def environment(case: str, observation: Any, action: Any = None) -> Any:

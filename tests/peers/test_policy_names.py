@@ -26,6 +26,7 @@ DOCUMENTED = {
     "a2c": {"ActorCriticPolicy": "MlpPolicy", "MultiInputActorCriticPolicy": "MultiInputPolicy"},
     "dqn": {"DQNPolicy": "MlpPolicy"},
     "sac": {"SACPolicy": "MlpPolicy"},
+    "crossq": {"CrossQPolicy": "MlpPolicy"},
     "td3": {"TD3Policy": "MlpPolicy"},
     "ddpg": {"TD3Policy": "MlpPolicy"},
 }

@@ -39,6 +39,7 @@ CONTINUOUS: dict[str, dict[str, Any]] = {
     "ppo": {"use_sde": True},
     "a2c": {},
     "sac": LARGE_MEMORY,
+    "crossq": LARGE_MEMORY,
     "tqc": LARGE_MEMORY,
     "td3": LARGE_MEMORY,
     "ddpg": LARGE_MEMORY,
