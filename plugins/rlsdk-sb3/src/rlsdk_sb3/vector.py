@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -358,7 +357,8 @@ def is_masking_supported(env: object) -> bool:
     """
     if (separate := ability(env, VectorEnvAbilities, "env_method")) is not None:
         return getattr(env, "has_masks", False) or all(separate.env_method("has_wrapper_attr", METHOD))
-    return isinstance(env, gymnasium.Env) and env.has_wrapper_attr(METHOD)
+    has_attribute = getattr(env, "has_wrapper_attr", None)  # of gymnasium; other objects have no masks
+    return callable(has_attribute) and bool(has_attribute(METHOD))
 
 
 def get_action_masks(env: object) -> NDArray[np.bool_]:
@@ -371,7 +371,8 @@ def get_action_masks(env: object) -> NDArray[np.bool_]:
         if not all(separate.env_method("has_wrapper_attr", METHOD)):
             raise MaskError(f"environments have no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
         return np.stack([np.asarray(mask, dtype=bool) for mask in separate.env_method(METHOD)])
-    found = env.get_wrapper_attr(METHOD) if isinstance(env, gymnasium.Env) and env.has_wrapper_attr(METHOD) else None
+    find = getattr(env, "get_wrapper_attr", None)
+    found = find(METHOD) if callable(find) and is_masking_supported(env) else None
     if not callable(found):
         raise MaskError(f"{type(env).__name__} has no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
     return np.asarray(found(), dtype=bool)
