@@ -20,13 +20,13 @@ import torch
 
 import rlsdk
 from rlsdk.agent.agent_file import KIND
-from rlsdk.callbacks.evaluation import EvaluationLog
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError
 from rlsdk.settings.actor_critic import MAX_LAYERS
 from rlsdk.storage import archive
 from rlsdk.storage.archive import SafetensorsSerializer, read_archive, write_archive
 from rlsdk.tree import flatten
 from rlsdk_interchange.sb3 import import_sb3, read_sb3
+from rlsdk_sb3.evaluations import EvaluationLog
 from tests.altered_files.alterations import OF_TENSOR, altered, sealed
 from tests.effort import limited
 
