@@ -39,7 +39,7 @@ class BatchRenorm(nn.Module):
         self.register_buffer("mean", torch.zeros(*shape))
         self.register_buffer("variance", torch.ones(*shape))
         self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
-        # not `training`: whoever calls `train()` would make predictions depend on the other rows of the batch
+        # not `training`: a call of `train()` would make predictions depend on the other rows of the batch
         self.in_batch = False
 
     def forward(self, x: Tensor) -> Tensor:
