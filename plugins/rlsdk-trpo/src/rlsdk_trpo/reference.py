@@ -16,8 +16,8 @@ from rlsdk.records import Observation, Rollout, successors
 from rlsdk.tree import map_tensors
 from rlsdk_trpo.config import TRPOConfig
 
-SETTINGS: dict[str, object] = {"cg_max_steps": 5}
-"""Settings for the clause: further conjugate gradients of such small networks are mostly rounding."""
+SETTINGS: dict[str, object] = {"cg_max_steps": 5, "target_kl": 0.5}
+"""Settings for the clause: more conjugate gradients of such small networks are rounding, and long steps are often shortened."""
 DECIDED = 1e-3
 """The line search compares numbers. Where they differ by a smaller share, rounding of float32 decides about the step."""
 SOLVED = 1e-10
