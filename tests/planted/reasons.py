@@ -11,8 +11,6 @@ REASONS = {
     "the-held-out-loss-is-of-what-is-learned-from": "only documentation defines what a metric means",
     "gru-policies-have-an-lstm": "only documentation defines what the name of a policy means",
     "explained-variance-of-the-prediction": "only documentation defines what a metric means",
-    "traces-are-not-discounted": "the package ships no reference.py, and with the clipped weights of the toys it still learns",
-    "intrinsic-traces-are-not-discounted": "the package ships no reference.py, and a bonus with other traces still explores",
     "the-extrinsic-weight-multiplies-both": "advantages are normalized, so that all that remains of the weight is rounding; the"
     " clause about that compares whole gradients, in which other losses are larger",
     "the-warm-up-counts-vector-steps": "counts are made with one environment, where vector steps and environment steps agree",
