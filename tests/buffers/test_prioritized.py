@@ -97,10 +97,12 @@ def test_state_travels_and_nonsense_is_refused() -> None:
     buffer, script = memory(rows=6)
     with pytest.raises(UsageError, match="empty"):
         buffer.sample(1, torch.Generator())
-    script.play([["c"]] * 6)
-    buffer.prioritize(torch.arange(6), torch.arange(6.0))
     again, _ = memory(rows=6)
     again.load_state_dict(again.state_dict())  # without a row, no priority is missing
+    script.play([["c"]])
+    again.load_state_dict(buffer.state_dict())
+    script.play([["c"]] * 5)
+    buffer.prioritize(torch.arange(6), torch.arange(6.0))
     again.load_state_dict(buffer.state_dict())
     one, two = (b.sample(64, torch.Generator().manual_seed(3)) for b in (buffer, again))
     assert torch.equal(one.index, two.index)

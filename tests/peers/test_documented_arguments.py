@@ -261,3 +261,16 @@ def test_every_documented_parameter_is_accepted_with_its_default(name: str) -> N
     assert set(defaults) - own <= {"_init_setup_model", "rollout_buffer_class", "rollout_buffer_kwargs"}
     assert load_spec(name).id == name
     assert np.isfinite(model.num_timesteps)
+
+
+def test_methods_have_the_documented_defaults() -> None:
+    import inspect
+
+    import sb3_contrib
+
+    theirs, ours = sb3_contrib.TQC, type(tqc())
+    for method in ("predict", "set_parameters", "load_replay_buffer"):
+        documented, own = (inspect.signature(getattr(kind, method)).parameters for kind in (theirs, ours))
+        defaults = {name: parameter.default for name, parameter in documented.items() if name in own}
+        assert len(defaults) > 1
+        assert {name: own[name].default for name in defaults} == defaults
