@@ -105,7 +105,8 @@ def mutants_of(file: str, text: str) -> Iterator[Mutant]:
                 change = (scopes[node], old, new)
                 seen[change] += 1
                 lines = getattr(node, "test", node)
-                span = tuple(range(lines.lineno, lines.end_lineno + 1))
+                assert isinstance(lines, ast.expr | ast.stmt)
+                span = tuple(range(lines.lineno, (lines.end_lineno or lines.lineno) + 1))
                 yield Mutant(file, *change, seen[change], span, place, variant)
 
 

@@ -134,7 +134,7 @@ def pytest_configure(config: Any) -> None:
         config.pluginmanager.register(Traces())
 
 
-class Served(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
+class Served(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):  # type: ignore[misc]
     """An import hook: one module of the core has the text of a mutant."""
 
     def __init__(self, file: str, text: str) -> None:
