@@ -124,7 +124,7 @@ class AssembledAgent(DrivenAgent[ConfigT]):
     def described(self) -> str:
         """A description on one line: class, policy, environment, number of steps, seed and device."""
         count, config = self.context.num_envs, self.config
-        place = self.env_name or ("its own environment" if self.env is not None else "no environment")
+        place = self.env_name or ("a custom environment" if self.env is not None else "no environment")
         envs = "1 environment" if count == 1 else f"{count} environments"
         return (
             f"<{self.class_name} {config.policy} on {place}, {envs}, {self.num_timesteps:,} steps,"

@@ -73,7 +73,7 @@ def model_card(agent: Agent, *sections: str, results: Results | None = None, rep
     versions = ", ".join(f"{name} {value}" for name, value in system_info().items())
     lines = [
         _header(agent, results),
-        f"# {spec.id} on {agent.env_name or 'an environment of its own'}",
+        f"# {spec.id} on {agent.env_name or 'a custom environment'}",
         *([f"![An episode of the agent]({replay})"] if replay and replay.endswith(".gif") else []),
         f"{IN_CARDS} {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
         f"Observations: `{context.observation_space}`. Actions: `{context.action_space}`.",
