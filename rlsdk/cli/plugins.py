@@ -121,7 +121,8 @@ def list_algorithms(
         summary = f"CANNOT BE USED: {plugin.problem}" if plugin.problem else getattr(plugin.manifest, "summary", "")
         own = re.sub(f"^{re.escape(family)}[:,] ", "", one_line(summary))  # the group has the family as its title
         text = f"  {one_line(plugin.id):<{column}}  {own}"
-        groups.setdefault(family, []).append(wrapped(text, column + 4))
+        # a problem names a command, which is copied as a whole
+        groups.setdefault(family, []).append(text if plugin.problem else wrapped(text, column + 4))
     known = [family for family in FAMILIES if family in groups]
     lines = [
         line for family in (*known, *sorted(set(groups) - set(known))) for line in (one_line(family), *groups[family])

@@ -255,9 +255,9 @@ def lines_to_see(remedy: str, subject: Subject | Package) -> list[str]:
 def _line_in(package: str, name: str, member: object) -> list[str]:
     """Return the line of a function or class; none if it has no source, or is in another package than `package`, "" for any."""
     code = inspect.unwrap(member) if callable(member) else None
-    if code is None or (package and code.__module__.partition(".")[0] != package):
+    if code is None or (package and str(getattr(code, "__module__", "")).partition(".")[0] != package):
         return []
-    with contextlib.suppress(OSError, TypeError):
+    with contextlib.suppress(Exception):  # the source may be that of a page or a notebook, or written in C
         path, line = Path(inspect.getsourcefile(code) or ""), inspect.getsourcelines(code)[1]
         called = name if inspect.isclass(code) else f"{name}()"
         return [f"{called} in {path.parent.name}/{path.name}, line {line}"]
