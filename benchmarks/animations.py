@@ -22,6 +22,7 @@ AGENTS = {
     "acktr": "Acrobot-v1",
     "ars": "CartPole-v1",
     "bc": "CartPole-v1",
+    "crossq": "Pendulum-v1",
     "ddpg": "Pendulum-v1",
     "dqn": "MountainCar-v0",
     "gail": "CartPole-v1",

@@ -121,13 +121,9 @@ def test_the_picture_has_alt_text_and_its_caption_is_true(name):
         assert points["low"][points["steps"] >= 50_000].min() == 500
 
 
-PENDING = {"crossq"}
-"""Algorithms without a trained agent that a picture could show."""
-
-
 def test_every_algorithm_has_a_moving_picture():
     pictures = {path.stem: path.stat().st_size for path in FOLDER.glob("*.gif")}
-    assert set(pictures) == set(AGENTS) == set(OURS) - {"ppo", *PENDING}  # PPO has that of the landing page
+    assert set(pictures) == set(AGENTS) == set(OURS) - {"ppo"}  # PPO has that of the landing page
     assert max(pictures.values()) < 500_000
 
 
