@@ -109,7 +109,7 @@ docs: $(VENV)/.dev  ## the documentation site, in docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 test-site: $(VENV)/.dev  ## the site in a browser: widths, pictures, results, search; skipped without one
-	$(BIN)/python -m pytest -q tests/docs/test_site.py
+	$(BIN)/python -m pytest -q -m "slow or not slow" tests/docs/test_site.py
 
 wheels: $(VENV)/.wheels  ## a wheel of every package, and an index of them, in dist
 	$(BIN)/python -m publishing.wheels dist
