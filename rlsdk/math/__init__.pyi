@@ -12,3 +12,4 @@ from rlsdk.math.values import quantile_huber as quantile_huber
 from rlsdk.math.values import quantile_huber_loss as quantile_huber_loss
 from rlsdk.math.values import smooth_l1 as smooth_l1
 from rlsdk.math.values import taken_values as taken_values
+from rlsdk.math.values import td_error as td_error

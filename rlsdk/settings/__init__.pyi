@@ -1,3 +1,4 @@
+from rlsdk.settings.action_noise import require_noise_stays as require_noise_stays
 from rlsdk.settings.actor_critic import ActorCriticConfig as ActorCriticConfig
 from rlsdk.settings.actor_critic import ClippedPolicyConfig as ClippedPolicyConfig
 from rlsdk.settings.actor_critic import NetworkConfig as NetworkConfig

@@ -7,10 +7,11 @@ from torch import Generator, Tensor
 
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import State
-from rlsdk.math import clipped_double_q, half_squared_error
+from rlsdk.math import clipped_double_q, half_squared_error, td_error
 from rlsdk.networks import ContinuousCritics, OwnCritics, SquashedActor
 from rlsdk.records import Features, Metrics, Observation, Transitions
 from rlsdk.runtime import count_in
+from rlsdk.settings import require_noise_stays
 from rlsdk.tree import map_tensors
 from rlsdk.updates import EntropyCoefficient, FlatOptimizer
 from rlsdk_crossq.config import CrossQConfig
@@ -58,11 +59,7 @@ class CrossQUpdate:
             SettingsError: `ent_coef` is not an entropy coefficient.
         """
         before = self.config
-        if (before.action_noise is None) != (config.action_noise is None):
-            raise UsageError(
-                "action_noise cannot begin or end while the agent lives; give noise with sigma = 0, or"
-                " load(path, action_noise=value)"
-            )
+        require_noise_stays(before.action_noise, config.action_noise)
         # a learned coefficient continues from its value unless the setting itself changed
         if config.ent_coef != before.ent_coef:
             self.entropy.begin(config.ent_coef)
@@ -124,7 +121,7 @@ class CrossQUpdate:
         vjp(torch.cat([grad, torch.zeros_like(grad)], dim=1))
         self.optimizer.step(rate)
         # errors are for priorities, which only batches with importance weights have
-        self.td_error = None if batch.weight is None else (values - wanted).abs().mean((0, -1))
+        self.td_error = None if batch.weight is None else td_error(values, wanted)
         return loss
 
     def _learn_actions(self, seen: Features, noise: Tensor, rate: float) -> dict[str, Tensor]:
