@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.interfaces import Distribution, State
+from rlsdk.kernels import Structure
 from rlsdk.math import half_squared_error
 from rlsdk.networks import ActorCritic, ContinuousCritics, Layers
 from rlsdk.records import Metrics, Observation, Transitions
@@ -38,7 +39,7 @@ class ImplicitQLearning:
         self.target = TargetNetwork(critics)
         # compiled code evaluates them, which takes half the time of modules
         self._body, self._value_layers = Layers(policy, "body"), Layers(policy, "critic_body", "value")
-        self._deviations = [each for name, each in policy.named_parameters() if name.endswith("log_std")]
+        self._structure, self._deviations = Structure(policy), list[nn.Parameter]()
 
     def _value_parameters(self) -> list[nn.Parameter]:
         """The parameters that V depends on."""
@@ -84,9 +85,12 @@ class ImplicitQLearning:
 
     def _begin(self) -> None:
         """Look for layers that were replaced, and switch dropout and batch statistics on if there are any."""
-        self.policy.refit()
-        self.actor_optimizer.adopt(self.policy.actor_parameters)
-        self.value_optimizer.adopt(self._value_parameters())
+        # visiting the modules of a small network takes as long as its forward pass, so only after a change
+        if self._structure.changed():
+            self.policy.refit()
+            self.actor_optimizer.adopt(self.policy.actor_parameters)
+            self.value_optimizer.adopt(self._value_parameters())
+            self._deviations = [each for name, each in self.policy.named_parameters() if name.endswith("log_std")]
         if self.policy.has_train_mode:
             self.policy.train()
 

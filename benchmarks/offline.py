@@ -1,0 +1,167 @@
+"""Offline algorithms on data sets of mixed quality, with normalized scores.
+
+python -m benchmarks.offline docs/images     writes offline.csv, and prints a table; results it already has are not measured
+again
+
+Half of the episodes of a data set are those of random actions, the other half those of a weak agent. All learners have the
+same networks and numbers of updates. Returns are means over 20 deterministic episodes. A score is 0 for random actions and 100
+for an agent of rlsdk-zoo. Each seed of the learners has a separate recording.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+import rlsdk
+import rlsdk_zoo as zoo
+from benchmarks.cloning import Rows, mean_return
+from rlsdk.environments import to_space
+from rlsdk.registry import preset
+from rlsdk_datasets import Dataset, RecordedEpisode, write_episodes
+
+SEEDS = (0, 1, 2, 3, 4)
+RECORDER_SEED = 10
+UPDATES = 20_000
+NETWORKS = {"net_arch": [64, 64]}
+LEARNERS = ("bc", "td3-bc", "iql", "cql")
+
+
+@dataclass(frozen=True)
+class Task:
+    """An environment, and how its data are recorded."""
+
+    expert: str
+    """The agent of rlsdk-zoo whose score is 100."""
+    weak: str
+    """The algorithm of the weak agent, with its preset."""
+    steps: int
+    """The steps of its training; 0: the expert, with random actions."""
+    share: float = 0.0
+    """The share of random actions in the episodes of the weak agent."""
+    episodes: int = 50
+    """The number of episodes of each of the two."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+TASKS = {
+    "Pendulum-v1": Task("sac/Pendulum-v1", "sac", 3_000, settings={"learning_rate": 1e-3}),
+    "MountainCarContinuous-v0": Task("sac/MountainCarContinuous-v0", "sac", 0, share=0.5),
+    "CartPole-v1": Task("ppo/CartPole-v1", "ppo", 4_096),
+}
+
+
+@cache
+def weak_agent(env: str) -> rlsdk.Agent:
+    """The weak agent of a task."""
+    task = TASKS[env]
+    if not task.steps:
+        return zoo.load(task.expert)
+    known = preset(task.weak, env)
+    settings: dict[str, Any] = {**({} if known is None else known.settings), **task.settings, "seed": RECORDER_SEED}
+    return rlsdk.make(task.weak, env=env, **settings).learn(task.steps)
+
+
+def episode(env: gymnasium.Env[Any, Any], agent: rlsdk.Agent | None, share: float, seed: int) -> RecordedEpisode:
+    """Play an episode with the exploration of `agent`, and with the share of random actions; None: all are random."""
+    dice, seen = np.random.default_rng(seed), [env.reset(seed=seed)[0]]
+    env.action_space.seed(seed)
+    actions, rewards, ended = list[Any](), list[float](), False
+    while True:
+        action = env.action_space.sample()
+        if agent is not None and dice.random() >= share:
+            action = agent.predict(seen[-1], deterministic=False)[0]
+        observation, reward, ended, truncated, _ = env.step(action)
+        seen.append(observation)
+        actions.append(action)
+        rewards.append(float(reward))
+        if ended or truncated:
+            break
+    parts = (torch.as_tensor(np.stack(each)) for each in (seen, actions))
+    return RecordedEpisode(*parts, torch.tensor(rewards), terminated=ended)
+
+
+def record(env: str, seed: int, folder: Path) -> tuple[Path, float]:
+    """Write the data set of a seed; returns the file and the mean return of its episodes."""
+    task, place, episodes = TASKS[env], gymnasium.make(env), []
+    weak = weak_agent(env)
+    weak.set_random_seed(seed)
+    for number in range(task.episodes):
+        first = 10_000 * seed + 2 * number
+        episodes += [episode(place, None, 1.0, first), episode(place, weak, task.share, first + 1)]
+    spaces = to_space(place.observation_space), to_space(place.action_space)
+    mean = float(np.mean([float(each.rewards.sum()) for each in episodes]))
+    return write_episodes(folder / f"{env}-{seed}", episodes, *spaces, env), mean
+
+
+def settings_of(learner: str, env: str) -> dict[str, Any]:
+    """The settings of a learner: its preset, and the networks and the batch size that all share."""
+    known = preset(learner, env)
+    given: dict[str, Any] = {"batch_size": 256, "normalize": {"norm_reward": False}}
+    given |= {} if known is None or learner in ("bc", "td3-bc") else dict(known.settings)
+    return {**given, "policy_kwargs": {**given.get("policy_kwargs", {}), **NETWORKS}}
+
+
+def measure(rows: Rows, env: str, seed: int, folder: Path) -> None:
+    """Measure the recorded episodes, and all learners that can act in the environment."""
+    data, mean = record(env, seed, folder)
+    if not rows.has(env, "recorded", seed, UPDATES):
+        rows.add((env, "recorded", seed, UPDATES, mean))
+    continuous = isinstance(gymnasium.make(env).action_space, gymnasium.spaces.Box)
+    for learner in LEARNERS:
+        if rows.has(env, learner, seed, UPDATES) or (learner == "td3-bc" and not continuous):
+            continue
+        agent = rlsdk.make(learner, env=None, dataset=Dataset.at(data), seed=seed, **settings_of(learner, env))
+        rows.add((env, learner, seed, UPDATES, mean_return(agent.learn(UPDATES), env)))
+
+
+def main(folder: Path, only: list[str]) -> None:
+    """Measure the results that the file does not have yet, and print the table of scores."""
+    rows = Rows(folder / "offline.csv", "updates")
+    for env, task in TASKS.items():
+        if only and env not in only:
+            continue
+        if not rows.has(env, "random", 0, 0):
+            place = gymnasium.make(env)
+            returns = [float(episode(place, None, 1.0, seed).rewards.sum()) for seed in range(200)]
+            rows.add((env, "random", 0, 0, float(np.mean(returns))))
+        if not rows.has(env, "expert", 0, 0):
+            rows.add((env, "expert", 0, 0, mean_return(zoo.load(task.expert), env)))
+        with tempfile.TemporaryDirectory() as data:
+            for seed in SEEDS:
+                measure(rows, env, seed, Path(data))
+    print(table(rows))
+
+
+def table(rows: Rows) -> str:
+    """The scores of all learners: the mean over seeds, and each seed."""
+    lines = ["| environment | learner | score, mean over seeds | per seed | mean return |", "|---|---|---|---|---|"]
+    for env in TASKS:
+        found = {(who, seed): value for place, who, seed, _, value in rows.read() if place == env}
+        if ("expert", 0) not in found:
+            continue
+        low, high = found["random", 0], found["expert", 0]
+        for who in ("recorded", *LEARNERS):
+            returns = np.array([found[who, seed] for seed in SEEDS if (who, seed) in found])
+            if len(returns):
+                scores = 100.0 * (returns - low) / (high - low)
+                each = ", ".join(f"{score:.0f}" for score in scores)
+                lines.append(f"| {env} | {who} | **{scores.mean():.0f}** | {each} | {returns.mean():,.1f} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.offline", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where offline.csv is written")
+    parser.add_argument("only", nargs="*", help="environments to measure; none = all")
+    given = parser.parse_args()
+    main(given.folder, given.only)

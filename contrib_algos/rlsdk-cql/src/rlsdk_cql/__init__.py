@@ -1,0 +1,12 @@
+"""Conservative Q-learning for rlsdk. The class is imported on first use, so that listing plugins is fast."""
+
+from typing import TYPE_CHECKING
+
+from rlsdk.registry import public_names
+
+if TYPE_CHECKING:
+    from rlsdk_cql.agent import CQL as CQL
+
+__version__ = "0.1.0"
+
+__getattr__, __dir__ = public_names(__name__)
