@@ -25,13 +25,13 @@ import torch
 import rlsdk
 import rlsdk_zoo as zoo
 from benchmarks.cloning import Rows, mean_return
-from rlsdk.environments import to_space
+from rlsdk.environments import make_vec_env, to_space
 from rlsdk.registry import preset
 from rlsdk_datasets import Dataset, RecordedEpisode, write_episodes
 
 SEEDS = (0, 1, 2, 3, 4)
 RECORDER_SEED = 10
-UPDATES = 20_000
+UPDATES = 10_000
 NETWORKS = {"net_arch": [64, 64]}
 LEARNERS = ("bc", "td3-bc", "iql", "cql")
 
@@ -67,34 +67,36 @@ def weak_agent(env: str) -> rlsdk.Agent:
     if not task.steps:
         return zoo.load(task.expert)
     known = preset(task.weak, env)
-    settings: dict[str, Any] = {**({} if known is None else known.settings), **task.settings, "seed": RECORDER_SEED}
-    return rlsdk.make(task.weak, env=env, **settings).learn(task.steps)
+    assert known is not None
+    settings: dict[str, Any] = {**known.settings, **task.settings, "seed": RECORDER_SEED}
+    return rlsdk.make(task.weak, env=make_vec_env(env, known.n_envs or 1), **settings).learn(task.steps)
 
 
 def episode(env: gymnasium.Env[Any, Any], agent: rlsdk.Agent | None, share: float, seed: int) -> RecordedEpisode:
     """Play an episode with the exploration of `agent`, and with the share of random actions; None: all are random."""
     dice, seen = np.random.default_rng(seed), [env.reset(seed=seed)[0]]
     env.action_space.seed(seed)
+    acting = None if agent is None else agent.session(deterministic=False, seed=seed)
     actions, rewards, ended = list[Any](), list[float](), False
     while True:
         action = env.action_space.sample()
-        if agent is not None and dice.random() >= share:
-            action = agent.predict(seen[-1], deterministic=False)[0]
+        if acting is not None:
+            own = acting.act(seen[-1])
+            action = own if dice.random() >= share else action
         observation, reward, ended, truncated, _ = env.step(action)
         seen.append(observation)
         actions.append(action)
         rewards.append(float(reward))
         if ended or truncated:
             break
-    parts = (torch.as_tensor(np.stack(each)) for each in (seen, actions))
-    return RecordedEpisode(*parts, torch.tensor(rewards), terminated=ended)
+    shown, chosen = (torch.as_tensor(np.stack(each)) for each in (seen, actions))
+    return RecordedEpisode(shown, chosen, torch.tensor(rewards), terminated=ended)
 
 
 def record(env: str, seed: int, folder: Path) -> tuple[Path, float]:
     """Write the data set of a seed; returns the file and the mean return of its episodes."""
     task, place, episodes = TASKS[env], gymnasium.make(env), []
     weak = weak_agent(env)
-    weak.set_random_seed(seed)
     for number in range(task.episodes):
         first = 10_000 * seed + 2 * number
         episodes += [episode(place, None, 1.0, first), episode(place, weak, task.share, first + 1)]

@@ -43,7 +43,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 NOT_HERE = {
     "ars": "has no metrics of its parameters",
     "bc": "needs episodes",
+    "cql": "needs episodes",
     "gail": "needs episodes",
+    "iql": "needs episodes",
     "td3-bc": "needs episodes",
 }
 
@@ -277,7 +279,7 @@ def test_parameters_that_were_set_are_not_those_of_the_giver(algorithm: str, tmp
     giver, taker = made(algorithm, **settings), made(algorithm, **settings)
 
     def learn(agent: Any) -> None:
-        agent.train(8) if algorithm in ("bc", "td3-bc") else agent.learn(100)
+        agent.train(8) if algorithm in ("bc", "cql", "iql", "td3-bc") else agent.learn(100)
 
     learn(giver)
     given = giver.get_parameters()

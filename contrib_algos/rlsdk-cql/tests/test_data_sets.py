@@ -59,7 +59,9 @@ def action(agent: Any) -> float:
 def test_the_penalty_prevents_choices_that_were_not_recorded(tmp_path: Path) -> None:
     data = recorded(tmp_path / "demo", spaces.Discrete(3))
     found = {alpha: learner(data, alpha=alpha).learn(300) for alpha in (0.0, 0.1, 30.0)}
-    assert action(found[0.0]) == 2.0, "without the penalty, the value of the unknown choice stays near 0, above the others"
+    assert action(found[0.0]) == 2.0, (
+        "without the penalty, the value of the unknown choice stays near 0, above the others"
+    )
     assert action(found[0.1]) == 1.0, "the better of the recorded choices"
     assert action(found[30.0]) == 0.0, "with a large weight, values are logarithms of the frequencies"
     values = found[0.1].critic(torch.zeros(1, 2))[0]

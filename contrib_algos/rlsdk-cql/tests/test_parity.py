@@ -20,7 +20,11 @@ from rlsdk_cql.penalty import exact_penalty, sampled_penalty
 from rlsdk_datasets import Dataset, RecordedEpisode, write_episodes
 from tests.peer_updates import some_in_the_fast_suite
 
-FORCE, CHOICE, CHOICES = spaces.Box(-0.5, 1.0, (2,), np.float32), spaces.Discrete(3, start=2), spaces.MultiDiscrete([2, 3])
+FORCE, CHOICE, CHOICES = (
+    spaces.Box(-0.5, 1.0, (2,), np.float32),
+    spaces.Discrete(3, start=2),
+    spaces.MultiDiscrete([2, 3]),
+)
 
 
 def recorded(folder: Path, actions: spaces.Space[Any]) -> Path:
@@ -183,7 +187,9 @@ def test_updates_of_box_actions_equal_the_reference(seed: int, tmp_path: Path) -
         assert {name: float(found[name]) for name in wanted} == pytest.approx(wanted, rel=5e-4, abs=5e-5)
     torch.testing.assert_close(agent.actor.mean.weight.double(), reference.mean.weight, rtol=2e-3, atol=2e-4)
     biases = torch.stack([each[-1].bias for each in reference.target])  # type: ignore[index,union-attr]
-    torch.testing.assert_close(agent.critic_target.ensemble.layers[-1].bias[:, 0].double(), biases, rtol=2e-3, atol=2e-4)
+    torch.testing.assert_close(
+        agent.critic_target.ensemble.layers[-1].bias[:, 0].double(), biases, rtol=2e-3, atol=2e-4
+    )
 
 
 class Choices:

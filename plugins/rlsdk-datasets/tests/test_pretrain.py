@@ -31,6 +31,8 @@ DISCRETE: dict[str, dict[str, Any]] = {
     "acktr": {},
     "gail": {},
     "bc": {},
+    "iql": {},
+    "cql": {},
     "dqn": LARGE_MEMORY,
     "qrdqn": LARGE_MEMORY,
     "ars": {"policy": "LinearPolicy"},
@@ -45,6 +47,8 @@ CONTINUOUS: dict[str, dict[str, Any]] = {
     "ddpg": LARGE_MEMORY,
     "acktr": {},
     "td3-bc": {},
+    "iql": {},
+    "cql": {},
     "ars": {"policy": "LinearPolicy"},
 }
 
@@ -72,7 +76,7 @@ def agent_for(name: str, action_space: spaces.Space[Any], **settings: Any) -> rl
 
 def given_to(name: str, data: Path) -> dict[str, Any]:
     """The setting `dataset` for algorithms that have it, otherwise no settings."""
-    return {"dataset": data} if name in ("bc", "gail", "td3-bc") else {}
+    return {"dataset": data} if name in ("bc", "cql", "gail", "iql", "td3-bc") else {}
 
 
 def parameters_of(agent: rlsdk.Agent) -> dict[str, Any]:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 class CQL(Agent[CQLConfig]):
     """Conservative Q-learning: learns from a data set values that do not overestimate other actions (arXiv:2006.04779)."""
 
-    actor: SquashedActor | DiscreteValuePolicy = part("policy", "The policy; for choices, the network of values itself.")
+    actor: SquashedActor | DiscreteValuePolicy = part(
+        "policy", "The policy; for choices, the network of values itself."
+    )
     critic: ContinuousCritics | DiscreteValuePolicy = part(
         "algorithm.critics", "The networks that predict values of actions."
     )

@@ -101,7 +101,7 @@ class ConservativeActorCritic:
         every = torch.cat([actor.scale.to_unit(batch.action), sampled.flatten(0, 1)])
         # all actions of an observation in one pass, because products of large matrices are the fastest
         values, vjp = critics.evaluate(features.repeat(1 + len(sampled), 1), every)
-        recorded, others = values[:, :rows], values[:, rows:, 0].unflatten(1, (len(sampled), rows))
+        recorded, others = values[:, :rows], values[:, rows:, 0].reshape(len(values), len(sampled), rows)
         loss, grad = half_squared_error(recorded, wanted, weight=batch.weight)
         found = sampled_penalty(others, density, recorded.squeeze(-1), weight=batch.weight)
         penalty, (grad_others, grad_recorded) = found

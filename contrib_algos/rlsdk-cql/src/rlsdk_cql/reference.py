@@ -110,4 +110,5 @@ def _log_density(actor: Any, features: object, action: Tensor) -> Tensor:
     inside = action.clamp(-1.0 + margin, 1.0 - margin)
     error = (inside.atanh() - chosen.mean) / chosen.log_std.exp()
     normal = -0.5 * error.square() - chosen.log_std - 0.5 * math.log(2.0 * math.pi)
-    return (normal - torch.log1p(-inside.square())).sum(-1)
+    found: Tensor = (normal - torch.log1p(-inside.square())).sum(-1)
+    return found

@@ -56,14 +56,13 @@ class RecordedAndCollected(CheckedRecordings):
 
     def _joined(self, first: Transitions, second: Transitions) -> Transitions:
         """The rows of two batches [N, ..] and [M, ..] in one, [N + M, ..]."""
-        parts = {
-            name: torch.cat([getattr(first, name), getattr(second, name)]) for name in ("reward", "discount", "index")
-        }
         return Transitions(
             observation=self._observations(first.observation, second.observation),
             action=_cat(first.action, second.action),
             next_observation=self._observations(first.next_observation, second.next_observation),
-            **parts,
+            reward=torch.cat([first.reward, second.reward]),
+            discount=torch.cat([first.discount, second.discount]),
+            index=torch.cat([first.index, second.index]),
         )
 
     def _observations(self, first: Observation, second: Observation) -> Observation:
@@ -71,9 +70,7 @@ class RecordedAndCollected(CheckedRecordings):
         # either may lack masks: then all of its actions were allowed
         if first.action_mask is not None or second.action_mask is not None:
             mask = torch.cat([self._mask(first), self._mask(second)])
-        return Observation(
-            _cat(first.features, second.features), torch.cat([first.is_first, second.is_first]), mask
-        )
+        return Observation(_cat(first.features, second.features), torch.cat([first.is_first, second.is_first]), mask)
 
     def _mask(self, observation: Observation) -> Tensor:
         """The masks bool [N, A] of observations, True everywhere if they have none."""
