@@ -223,9 +223,9 @@ class Agent(Generic[ConfigT]):
         attributes.check_learn_arguments(self.spec, documented, progress_bar, type(self).learn)
         name = tb_log_name or self.spec.id.upper()
         fresh = reset_num_timesteps and schedule_until is None
-        request = learning.Request(total_timesteps, log_interval, name, fresh, threads, schedule_until, exact_steps)
+        call = learning.LearnCall(total_timesteps, log_interval, name, fresh, threads, schedule_until, exact_steps)
         callbacks = [*as_callbacks(callback), *([ProgressBar()] if progress_bar else [])]
-        learning.run_training(self._assembled, request, callbacks, self)
+        learning.run_training(self._assembled, call, callbacks, self)
         return self
 
     @in_plain_modes

@@ -40,7 +40,7 @@ SettingsT = TypeVar("SettingsT", bound=AgentConfig, default=AgentConfig)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LearnCall:
     """The arguments of one call of `learn`."""
 
     total_timesteps: float
@@ -57,7 +57,7 @@ class Request:
 
 
 def run_training(
-    agent: AssembledAgent, request: Request, callbacks: Sequence[Callback], user_facing: TrainedAgent
+    agent: AssembledAgent, request: LearnCall, callbacks: Sequence[Callback], user_facing: TrainedAgent
 ) -> None:
     """Train the agent; raises like `Agent.learn`. `user_facing` is the agent that callbacks get as `run.agent`."""
     if agent.run is not None:
@@ -102,7 +102,7 @@ def run_training(
             agent.logger.close()
 
 
-def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
+def _begun(agent: AssembledAgent, request: LearnCall, run: Run) -> Run:
     """Set up the sinks of a run, and if the training continues, the statistics of the last run; return the run."""
     if not agent.logger_was_set:
         agent.logger.use(chosen_sinks(agent.config, request.name, fresh=request.fresh))

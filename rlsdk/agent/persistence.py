@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.agent import agent_file, training_state
-from rlsdk.agent.agent_file import AgentT, Manifest, construction_limit
+from rlsdk.agent.agent_file import AgentT, FileManifest, construction_limit
 from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.attributes import setting_names
@@ -90,7 +90,7 @@ def save_as_asked(
     return target if isinstance(target, Path) else None
 
 
-def read(path: Target, *, replay: bool) -> tuple[Path | IO[bytes], Manifest, State]:
+def read(path: Target, *, replay: bool) -> tuple[Path | IO[bytes], FileManifest, State]:
     """Read (the path or file object, the manifest, the sections) of an agent file.
 
     The replay buffer is read only with `replay`, or from a file object, which may be closed later.
@@ -183,7 +183,7 @@ class StoredPolicy:
     algorithm: str
     file: str
     """The name of the file, for messages."""
-    document: Manifest
+    document: FileManifest
     state: State
 
     @staticmethod

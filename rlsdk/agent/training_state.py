@@ -185,7 +185,7 @@ MEMORIES = "memories"
 
 
 def memories_in(
-    source: Path | IO[bytes], document: agent_file.Manifest, known: State, spec: AlgorithmSpec
+    source: Path | IO[bytes], document: agent_file.FileManifest, known: State, spec: AlgorithmSpec
 ) -> dict[str, State]:
     """The sections `replay` and `memories` of an agent file. They are read when they are needed, so that loading an agent for
     prediction is fast.

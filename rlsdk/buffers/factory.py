@@ -14,16 +14,16 @@ from rlsdk.records import Features, Rollout, Transitions
 from rlsdk.runtime.lazy import advice_of_sb3
 from rlsdk.settings.off_policy import OffPolicyConfig
 
-Memory = Buffer[Rollout[Features, Features], Transitions]
+TransitionBuffer = Buffer[Rollout[Features, Features], Transitions]
 """A replay buffer whose samples are single transitions."""
-MEMORIES: dict[str, Callable[..., Memory]] = {
+MEMORIES: dict[str, Callable[..., TransitionBuffer]] = {
     "uniform": ReplayBuffer,
     "prioritized": PrioritizedReplay,
     "hindsight": HindsightReplay,
 }
 
 
-def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
+def build_replay(context: BuildContext, config: OffPolicyConfig) -> TransitionBuffer:
     """Build the replay buffer of `replay_buffer_class`: a name in `MEMORIES`, a class or a function of the user, None: uniform.
 
     It is called with (context, capacity, gamma, shared_observations=..., **replay_buffer_kwargs), and also with `n_steps` if
@@ -42,7 +42,7 @@ def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
             f"buffer_size = {config.buffer_size} is less than one round of collection,"
             f" train_freq {rounds} x {context.num_envs} environments; enlarge buffer_size"
         )
-    make: Callable[..., Memory] = MEMORIES[choice] if isinstance(choice, str) else choice
+    make: Callable[..., TransitionBuffer] = MEMORIES[choice] if isinstance(choice, str) else choice
     arguments = dict(config.replay_buffer_kwargs or {})
     # only if it is used, so that memories of users need not know the argument
     if (ahead := getattr(config, "n_steps", 1)) > 1:
@@ -54,7 +54,7 @@ def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
         raise SettingsError(_misfit(choice, arguments, error)) from None
 
 
-def _misfit(choice: str | Callable[..., Memory], arguments: Mapping[str, object], error: TypeError) -> str:
+def _misfit(choice: str | Callable[..., TransitionBuffer], arguments: Mapping[str, object], error: TypeError) -> str:
     """The message of an error: why the buffer cannot be built with these arguments, and how to correct them."""
     name, module = getattr(choice, "__name__", ""), getattr(choice, "__module__", "")
     if module.startswith("stable_baselines3") and (same := advice_of_sb3("replay_buffer_class", name)):

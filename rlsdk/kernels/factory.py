@@ -25,13 +25,13 @@ from rlsdk.kernels.protocol import (
     ActorCriticLayers,
     Acts,
     DenseNetwork,
-    Evaluation,
     GreedyKernel,
     KernelChoice,
     NormalizationKernel,
     PolicyActor,
     PolicyEvaluator,
     PolicyLoss,
+    PolicyOutputs,
     PolicySteps,
     ReplayedTransition,
     RowsT,
@@ -193,7 +193,7 @@ def computed(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, Re
 
 def unlike(given: object, expected: object) -> str:
     """Return how a result differs from that of torch in shape, dtype or finiteness; empty: it does not."""
-    if isinstance(expected, Evaluation):
+    if isinstance(expected, PolicyOutputs):
         given, expected = ([getattr(each, name, None) for name in NUMBERS] for each in (given, expected))
     if isinstance(expected, tuple | list):
         if not isinstance(given, type(expected)) or len(given) != len(expected):
@@ -212,7 +212,7 @@ def unlike(given: object, expected: object) -> str:
 
 
 NUMBERS = ("log_prob", "entropy", "value")
-"""The tensors of an `Evaluation`."""
+"""The tensors of a `PolicyOutputs`."""
 
 
 class FirstUse:

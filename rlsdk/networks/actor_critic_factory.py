@@ -19,7 +19,7 @@ from rlsdk.networks.action_heads import (
     require_box,
 )
 from rlsdk.networks.actor_critic import ActorCritic, Torso
-from rlsdk.networks.critics import Columns, own_network
+from rlsdk.networks.critics import OutputColumns, own_network
 from rlsdk.networks.encoders import build_encoder, features_dim, uses_nature_cnn
 from rlsdk.networks.layers import mlp, orthogonal
 from rlsdk.networks.recurrent import LinearMemory, NoMemory, build_memory, own_memory
@@ -27,7 +27,7 @@ from rlsdk.settings.actor_critic import ActorCriticConfig, RecurrentConfig, widt
 from rlsdk.spaces import Space
 
 
-class OnPolicySettings(Protocol):
+class NetworkSettings(Protocol):
     """The settings of an on-policy algorithm that its network depends on."""
 
     @property
@@ -38,7 +38,7 @@ class OnPolicySettings(Protocol):
 
 def build_actor_critic(
     context: BuildContext,
-    config: OnPolicySettings,
+    config: NetworkSettings,
     *,
     memory: str | None = None,
     use_sde: bool = False,
@@ -202,7 +202,7 @@ def build_own_actor_critic(context: BuildContext, policy: str, networks: ActorCr
 
 
 def _without_layers(head: nn.Module) -> int:
-    """Replace the linear layers of a head by `Columns`, which select their part of the network's output.
+    """Replace the linear layers of a head by `OutputColumns`, which select their part of the network's output.
 
     Returns the total number of columns.
     """
@@ -210,7 +210,7 @@ def _without_layers(head: nn.Module) -> int:
     for part in head.modules():
         if isinstance(part, PLAIN):
             stop = start + part.linear.out_features
-            cast("Any", part).linear = Columns(start, stop)
+            cast("Any", part).linear = OutputColumns(start, stop)
             start = stop
     return start
 

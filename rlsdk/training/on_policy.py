@@ -13,7 +13,7 @@ from rlsdk.records import Cursor, Report
 from rlsdk.training.collector import unlike_metrics
 
 
-class OnPolicySettings(Protocol):
+class RolloutSettings(Protocol):
     """The hyper-parameters of an on-policy algorithm that its training loop uses."""
 
     @property
@@ -32,7 +32,7 @@ class OnPolicyPlan:
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
     @staticmethod
-    def of(config: OnPolicySettings, context: BuildContext) -> OnPolicyPlan:
+    def of(config: RolloutSettings, context: BuildContext) -> OnPolicyPlan:
         """Create the plan from the hyper-parameters of an algorithm.
 
         Raises:

@@ -1,6 +1,6 @@
-from rlsdk.kernels.protocol import Evaluation as Evaluation
 from rlsdk.kernels.protocol import LossTerms as LossTerms
 from rlsdk.kernels.protocol import Minibatches as Minibatches
+from rlsdk.kernels.protocol import PolicyOutputs as PolicyOutputs
 from rlsdk.updates.clipped_policy import ClippedPolicy as ClippedPolicy
 from rlsdk.updates.clipped_policy import Evaluator as Evaluator
 from rlsdk.updates.clipped_policy import evaluator_of as evaluator_of

@@ -13,12 +13,12 @@ from rlsdk.interfaces import Distribution, State
 from rlsdk.kernels import KernelChoice, KernelSlot, factory, fixed_layers
 from rlsdk.kernels.factory import graphed
 from rlsdk.kernels.protocol import (
-    Evaluation,
     LossGrads,
     LossTerms,
     Minibatches,
     PolicyEvaluator,
     PolicyLoss,
+    PolicyOutputs,
     PolicyRows,
     PolicySteps,
     PolicyVjp,
@@ -184,7 +184,7 @@ def policy_steps_of(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> Poli
     return factory.policy_steps(evaluator, loss)
 
 
-def policy_loss(rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
+def policy_loss(rows: PolicyRows, now: PolicyOutputs, terms: LossTerms) -> tuple[Tensor, LossGrads]:
     """Return (the means named in `rlsdk.kernels.protocol.LOSSES`, [6]; the gradients of the loss).
 
     The gradients are float [N], with respect to log-probability, entropy and value.
@@ -240,7 +240,7 @@ class AutogradEvaluator:
     def prepared(self, rows: PolicyBatch) -> PolicyBatch:
         return rows
 
-    def evaluate(self, rows: PolicyBatch) -> tuple[Evaluation, PolicyVjp]:
+    def evaluate(self, rows: PolicyBatch) -> tuple[PolicyOutputs, PolicyVjp]:
         network = self._network
         distribution, value = network.evaluate(rows.observation, rows.memory, rows.starts)
         log_prob, entropy = distribution.log_prob(network.internal(rows.action)), distribution.entropy()
@@ -259,7 +259,7 @@ class AutogradEvaluator:
             grad = flat_grad(divergence, network.actor_parameters, create_graph=True)
             return lambda v: flat_grad(grad.dot(v), network.actor_parameters, retain_graph=True)
 
-        return Evaluation(lambda: distribution, log_prob.detach(), entropy.detach(), value.detach(), fisher), vjp
+        return PolicyOutputs(lambda: distribution, log_prob.detach(), entropy.detach(), value.detach(), fisher), vjp
 
     @torch.no_grad()
     def policy(self, rows: PolicyBatch) -> tuple[Distribution, Tensor]:

@@ -71,7 +71,7 @@ class Masked(Walk):
 def counted() -> Iterator[list[bool]]:
     """A list with an entry per rollout that may be written in place: whether it was."""
     calls: list[bool] = []
-    real = stepwise.InPlace.collect
+    real = stepwise.InPlaceSteps.collect
 
     def count(*args: Any, **kwargs: Any) -> Any:
         rollout = real(*args, **kwargs)
@@ -79,7 +79,7 @@ def counted() -> Iterator[list[bool]]:
         return rollout
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stepwise.InPlace, "collect", count)
+        patch.setattr(stepwise.InPlaceSteps, "collect", count)
         yield calls
 
 
@@ -87,7 +87,7 @@ def counted() -> Iterator[list[bool]]:
 def not_in_place() -> Iterator[None]:
     """Collect with records of single steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stepwise.InPlace, "collect", lambda *_, **__: None)
+        patch.setattr(stepwise.InPlaceSteps, "collect", lambda *_, **__: None)
         yield
 
 

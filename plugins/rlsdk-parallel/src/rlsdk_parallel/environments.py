@@ -25,7 +25,7 @@ from rlsdk.spaces import Space
 from rlsdk.training import DrivenAgent, OffPolicyPlan
 from rlsdk_parallel.collecting_worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
 from rlsdk_parallel.collector import Part, RemoteCollector, Shared
-from rlsdk_parallel.environment_worker import Assignment, ByValue, Maker, Request, VectorWorker, Work, groups
+from rlsdk_parallel.environment_worker import Assignment, ByValue, EnvRequest, Maker, VectorWorker, Work, groups
 from rlsdk_parallel.executors import Background, StatefulHere
 from rlsdk_parallel.process_vector import InWorkers
 from rlsdk_parallel.processes import HasStatefulWorkers
@@ -331,7 +331,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         request = self.request(name, *(value.nest for value in values))
         return PackedRequest(name, request, *(value.data for value in values))
 
-    def accept(self, index: int, request: Request, answer: Answer) -> object:
+    def accept(self, index: int, request: EnvRequest, answer: Answer) -> object:
         """Store the state and the contents in the answer of a worker, and return its result."""
         if request.name in MOVES:
             self._states[index] = answer.state
@@ -343,7 +343,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
                 self._contents = {}
         return answer.result
 
-    def exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+    def exchange(self, requests: Mapping[int, EnvRequest]) -> dict[int, Any]:
         if self._background is not None:
             self._background.settle()  # a worker answers one request at a time, in the order of the pipe
         try:
@@ -353,7 +353,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
                 raise EnvironmentFault(f"environment {self.name!r} is closed") from error
             raise
 
-    def answer_again(self, index: int, request: Request, death: WorkerDied) -> object:
+    def answer_again(self, index: int, request: EnvRequest, death: WorkerDied) -> object:
         where = f"environment {self.name!r}: the collector of {self.numbers(index)}"
         if request.name == "step":  # its actions were chosen for observations that new episodes would not have
             raise EnvironmentFault(f"{where} {death}, in the middle of an episode")
