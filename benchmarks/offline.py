@@ -4,8 +4,8 @@ python -m benchmarks.offline docs/images     writes offline.csv, and prints a ta
 again
 
 Half of the episodes of a data set are those of random actions, the other half those of a weak agent. All learners have the
-same networks and numbers of updates. Returns are means over 20 deterministic episodes. A score is 0 for random actions and 100
-for an agent of rlsdk-zoo. Each seed of the learners has a separate recording.
+same networks, batches, learning rates and numbers of updates. Returns are means over 20 deterministic episodes. A score is 0
+for random actions and 100 for an agent of rlsdk-zoo. Each seed of the learners has a separate recording.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ from rlsdk_datasets import Dataset, RecordedEpisode, write_episodes
 
 SEEDS = (0, 1, 2, 3, 4)
 RECORDER_SEED = 10
-UPDATES = 10_000
-NETWORKS = {"net_arch": [64, 64]}
+UPDATES = 6_000
+NETWORKS, BATCH, TAU = {"net_arch": [64, 64]}, 128, 0.02
 LEARNERS = ("bc", "td3-bc", "iql", "cql")
 
 
@@ -106,21 +107,26 @@ def record(env: str, seed: int, folder: Path) -> tuple[Path, float]:
 
 
 def settings_of(learner: str, env: str) -> dict[str, Any]:
-    """The settings of a learner: its preset, and the networks and the batch size that all share."""
+    """The settings of a learner: its preset, and what all learners share."""
     known = preset(learner, env)
-    given: dict[str, Any] = {"batch_size": 256, "normalize": {"norm_reward": False}}
-    given |= {} if known is None or learner in ("bc", "td3-bc") else dict(known.settings)
-    return {**given, "policy_kwargs": {**given.get("policy_kwargs", {}), **NETWORKS}}
+    given: dict[str, Any] = {"normalize": {"norm_reward": False}, "learning_rate": 1e-3}
+    if known is not None and learner in ("iql", "cql"):
+        given |= known.settings
+    given |= {} if learner == "bc" else {"tau": TAU}
+    return {**given, "batch_size": BATCH, "policy_kwargs": NETWORKS}
 
 
 def measure(rows: Rows, env: str, seed: int, folder: Path) -> None:
     """Measure the recorded episodes, and all learners that can act in the environment."""
+    continuous = isinstance(gymnasium.make(env).action_space, gymnasium.spaces.Box)
+    learners = [each for each in LEARNERS if continuous or each != "td3-bc"]
+    if all(rows.has(env, each, seed, UPDATES) for each in ("recorded", *learners)):
+        return
     data, mean = record(env, seed, folder)
     if not rows.has(env, "recorded", seed, UPDATES):
         rows.add((env, "recorded", seed, UPDATES, mean))
-    continuous = isinstance(gymnasium.make(env).action_space, gymnasium.spaces.Box)
-    for learner in LEARNERS:
-        if rows.has(env, learner, seed, UPDATES) or (learner == "td3-bc" and not continuous):
+    for learner in learners:
+        if rows.has(env, learner, seed, UPDATES):
             continue
         agent = rlsdk.make(learner, env=None, dataset=Dataset.at(data), seed=seed, **settings_of(learner, env))
         rows.add((env, learner, seed, UPDATES, mean_return(agent.learn(UPDATES), env)))
@@ -138,9 +144,10 @@ def main(folder: Path, only: list[str]) -> None:
             rows.add((env, "random", 0, 0, float(np.mean(returns))))
         if not rows.has(env, "expert", 0, 0):
             rows.add((env, "expert", 0, 0, mean_return(zoo.load(task.expert), env)))
+    # all environments with one seed first, so that a run that is interrupted has results of each
+    for seed, env in product(SEEDS, only or TASKS):
         with tempfile.TemporaryDirectory() as data:
-            for seed in SEEDS:
-                measure(rows, env, seed, Path(data))
+            measure(rows, env, seed, Path(data))
     print(table(rows))
 
 

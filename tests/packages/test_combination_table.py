@@ -71,13 +71,16 @@ def test_recurrent_policies_remember(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in OURS if settings_of(load(name).config_type) & set(SWITCHES)])
-def test_switches_can_be_combined(name: str) -> None:
-    settings = {
-        "double_q": True,
-        "policy_kwargs": {"dueling": True},
-        "replay_buffer_class": "prioritized",
-        "n_steps": 2,
-    }
-    model = rlsdk.make(name, env="CartPole-v1", **SMALL, **settings).learn(40)
-    assert hasattr(model.policy.head, "advantage")
+def test_switches_can_be_combined(name: str, tmp_path: Path) -> None:
+    config = load(name).config_type
+    settings: dict[str, Any] = {**SMALL, "double_q": True, "replay_buffer_class": "prioritized", "n_steps": 2}
+    # offline algorithms have a data set in place of a replay buffer
+    settings = {setting: value for setting, value in settings.items() if has_setting(name, setting)}
+    settings |= {each: random_dataset("CartPole-v1", tmp_path / "demo") for each in data_settings(config)}
+    dueling = "policy_kwargs.dueling" in settings_of(config)
+    model = rlsdk.make(
+        name, env="CartPole-v1", **settings, **({"policy_kwargs": {"dueling": True}} if dueling else {})
+    )
+    model.learn(40)
+    assert hasattr(model.policy.head, "advantage") == dueling
     assert model.cursor.updates > 0
