@@ -71,10 +71,22 @@ RECIPES = {
     "bc": Recipe(
         "CartPole-v1", every=100, updates=True, recorded=("ppo/CartPole-v1", "--episodes", "10", "--deterministic")
     ),
+    "cql": Recipe(
+        "MountainCarContinuous-v0",
+        every=1_000,
+        updates=True,
+        recorded=("sac/MountainCarContinuous-v0", "--episodes", "100"),
+    ),
     "crossq": Recipe("Pendulum-v1", every=0, steps=5_000),
     "ddpg": Recipe("Pendulum-v1", seeds=5),
     "dqn": Recipe("MountainCar-v0", seeds=5, every=0),
     "gail": Recipe("CartPole-v1", every=5_000, recorded=("ppo/CartPole-v1", "--episodes", "10", "--deterministic")),
+    "iql": Recipe(
+        "MountainCarContinuous-v0",
+        every=1_000,
+        updates=True,
+        recorded=("sac/MountainCarContinuous-v0", "--episodes", "100"),
+    ),
     "maskable-ppo": Recipe("CartPole-v1", every=5_000),
     "ppo": Recipe("LunarLander-v3", every=0),
     "qrdqn": Recipe("CartPole-v1", every=2_500),

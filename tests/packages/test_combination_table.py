@@ -78,9 +78,7 @@ def test_switches_can_be_combined(name: str, tmp_path: Path) -> None:
     settings = {setting: value for setting, value in settings.items() if has_setting(name, setting)}
     settings |= {each: random_dataset("CartPole-v1", tmp_path / "demo") for each in data_settings(config)}
     dueling = "policy_kwargs.dueling" in settings_of(config)
-    model = rlsdk.make(
-        name, env="CartPole-v1", **settings, **({"policy_kwargs": {"dueling": True}} if dueling else {})
-    )
+    model = rlsdk.make(name, env="CartPole-v1", **settings, **({"policy_kwargs": {"dueling": True}} if dueling else {}))
     model.learn(40)
     assert hasattr(model.policy.head, "advantage") == dueling
     assert model.cursor.updates > 0

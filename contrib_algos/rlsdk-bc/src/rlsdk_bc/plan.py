@@ -55,8 +55,6 @@ class CloningPlan:
         """Train until `training.end` updates, or until the loss of held-out episodes no longer falls."""
         algorithm = training.parts.algorithm
         assert isinstance(algorithm, Cloning)
-        if algorithm.data is not None:
-            algorithm.data.memory.episodes.require_masks(required=False)
         before = cursor.updates
         for after, report in self.inner.rounds(training, cursor):
             loss = algorithm.held_out_loss()

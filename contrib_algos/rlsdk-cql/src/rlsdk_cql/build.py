@@ -17,8 +17,7 @@ from rlsdk.spaces import Box
 from rlsdk_cql.config import CQLConfig
 from rlsdk_cql.continuous import ConservativeActorCritic
 from rlsdk_cql.discrete import ConservativeQLearning
-from rlsdk_cql.memory import CheckedRecordings
-from rlsdk_datasets import OfflinePlan
+from rlsdk_datasets import OfflinePlan, RecordedTransitions
 
 HIDDEN = (256, 256)
 SHARED = (
@@ -42,7 +41,7 @@ def build(context: BuildContext, config: CQLConfig) -> Parts:
     require_spaces(context, "CQL", actions=("Box", "Discrete", "MultiDiscrete"))
     if config.dataset is None:
         raise SettingsError("cql learns from recorded episodes: give dataset=PATH, or --dataset FILE")
-    memory = CheckedRecordings(config.dataset, context, gamma=config.gamma)
+    memory = RecordedTransitions(config.dataset, context, gamma=config.gamma)
     plan = OfflinePlan(config.batch_size)
     if not isinstance(context.action_space, Box):
         policy = build_discrete_value_policy(context, _values(config))

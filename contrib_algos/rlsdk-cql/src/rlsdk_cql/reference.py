@@ -88,7 +88,7 @@ def _weight(networks: Mapping[str, Any], config: CQLConfig) -> Tensor:
 
 
 def _dual(networks: Mapping[str, Any], config: CQLConfig, penalty: Tensor) -> dict[str, Tensor]:
-    """The loss of log alpha; nothing if alpha is constant."""
+    """The loss of log alpha, 0-d; nothing if alpha is constant."""
     if config.threshold is None:
         return {}
     log_alpha = networks["algorithm.weight.coefficient.log_alpha"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.training import OffPolicyPlan
-from rlsdk_datasets import OfflinePlan
+from rlsdk_datasets import OfflinePlan, RecordedTransitions
 from rlsdk_iql.algorithm import ImplicitQLearning
 from rlsdk_iql.config import IQLConfig
-from rlsdk_iql.memory import CheckedRecordings, RecordedAndCollected
+from rlsdk_iql.memory import RecordedAndCollected
 from rlsdk_iql.networks import ActionInput, build_critics, build_policy
 
 ACTIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
@@ -29,7 +29,7 @@ def build(context: BuildContext, config: IQLConfig) -> Parts:
     policy = build_policy(context, config)
     update = ImplicitQLearning(policy, build_critics(context, config, action_input.width), action_input, config)
     if not config.fine_tuning:
-        recorded = CheckedRecordings(config.dataset, context, gamma=config.gamma)
+        recorded = RecordedTransitions(config.dataset, context, gamma=config.gamma)
         return Parts(policy=policy, algorithm=update, plan=OfflinePlan(config.batch_size), buffer=recorded)
     both = RecordedAndCollected(config.dataset, context, gamma=config.gamma, capacity=config.buffer_size)
     # from the first step on, because the recorded steps suffice for updates

@@ -1,4 +1,4 @@
-"""The memories: recorded transitions, and for fine-tuning also those that the agent collects itself."""
+"""The memory of fine-tuning: recorded transitions, and those that the agent collects itself."""
 
 from __future__ import annotations
 
@@ -12,47 +12,29 @@ from rlsdk.interfaces import BuildContext, State
 from rlsdk.records import Features, Observation, Rollout, Transitions
 from rlsdk.spaces import choices_of
 from rlsdk.tree import map_tensors
-from rlsdk_datasets import Dataset, Episodes, RecordedTransitions
+from rlsdk_datasets import Dataset, RecordedTransitions
 
 
-class CheckedRecordings(RecordedTransitions):
-    """Samples the transitions of a data set, whose masks must allow the recorded actions."""
-
-    _checked = False
-
-    @property
-    def episodes(self) -> Episodes:
-        """The episodes that are sampled; raises like `open_episodes`, and MaskError if a mask forbids a recorded action."""
-        found = super().episodes
-        if not self._checked:
-            # an update would make the probability of a forbidden action the logarithm of 0
-            found.require_masks(required=False)
-            self._checked = True
-        return found
-
-
-class RecordedAndCollected(CheckedRecordings):
+class RecordedAndCollected:
     """Samples transitions of a data set and of a replay buffer. All recorded and all collected steps are equally likely."""
 
     def __init__(self, dataset: Dataset, context: BuildContext, *, gamma: float, capacity: int) -> None:
         """`capacity`: the number of collected transitions that are stored; the oldest are overwritten."""
-        super().__init__(dataset, context, gamma=gamma)
+        self.recorded, self.gamma = RecordedTransitions(dataset, context, gamma=gamma), gamma
         self.online = ReplayBuffer(context, capacity, gamma)
         self.choices = sum(choices_of(context.action_space))
 
     def sample(self, size: int, generator: Generator) -> Transitions:
-        """Draw `size` transitions with replacement, the recorded ones first; raises like `open_episodes`."""
-        recorded, collected = self.episodes.steps, len(self.online)
-        places = torch.randint(recorded + collected, (size,), generator=generator, device=generator.device)
-        # positions and not rows are counted, so that the shares do not depend on the order of the draws
-        chosen = places[places < recorded]
-        first = self.episodes.transitions(chosen, self.gamma)
+        """Draw `size` transitions with replacement, the recorded ones first; raises like `RecordedTransitions.sample`."""
+        episodes, collected = self.recorded.episodes, len(self.online)
+        places = torch.randint(episodes.steps + collected, (size,), generator=generator, device=generator.device)
+        chosen = places[places < episodes.steps]
+        first = episodes.transitions(chosen, self.gamma)
         if len(chosen) == size:
             return first
         second = self.online.sample(size - len(chosen), generator)
-        if len(chosen) == 0:
-            return replace(second, index=second.index + recorded)
-        return self._joined(first, replace(second, index=second.index + recorded))
+        second = replace(second, index=second.index + episodes.steps)
+        return second if len(chosen) == 0 else self._joined(first, second)
 
     def _joined(self, first: Transitions, second: Transitions) -> Transitions:
         """The rows of two batches [N, ..] and [M, ..] in one, [N + M, ..]."""
@@ -79,23 +61,23 @@ class RecordedAndCollected(CheckedRecordings):
         first = observation.is_first
         return torch.ones(len(first), self.choices, dtype=torch.bool, device=first.device)
 
-    def extend(self, item: Rollout[Features, Features]) -> None:  # type: ignore[override]  # a data set alone cannot grow
+    def extend(self, item: Rollout[Features, Features]) -> None:
         """Store collected steps [T, B]."""
         self.online.extend(item)
 
     def __len__(self) -> int:
-        return super().__len__() + len(self.online)
+        return len(self.recorded) + len(self.online)
 
     def bytes_required(self) -> int:
         """The size of the full buffer of collected steps; the recordings are in a file."""
         return self.online.bytes_required()
 
     def state_dict(self) -> State:
-        return {**super().state_dict(), "collected": self.online.state_dict()}
+        return {**self.recorded.state_dict(), "collected": self.online.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Check the digest of the data set, and restore the collected steps. Raises UsageError: it is another data set."""
-        super().load_state_dict(state)
+        self.recorded.load_state_dict(state)
         self.online.load_state_dict(state["collected"])
 
 

@@ -37,7 +37,8 @@ class _Recorded:
 
     @property
     def episodes(self) -> Episodes:
-        """The episodes that are sampled; raises like `open_episodes`, and SettingsError if a part of the split is empty."""
+        """The episodes that are sampled; raises like `open_episodes`, SettingsError if a part of the split is empty, and
+        MaskError if the algorithm uses masks and one forbids a recorded action."""
         return self._opened()[0]
 
     @property
@@ -48,6 +49,8 @@ class _Recorded:
     def _opened(self) -> tuple[Episodes, Episodes | None]:
         if self._split is None:
             episodes = open_episodes(self.dataset, self.context)
+            # updates would take the logarithm of a forbidden action's probability, which is 0
+            episodes.require_masks(required=False, used=not self.context.ignores_masks)
             self._split = (episodes, None) if self.share == 1.0 else episodes.split(self.share)
         return self._split
 
