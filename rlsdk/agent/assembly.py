@@ -21,7 +21,7 @@ from rlsdk.environments.adapters.observations import ActionDecoder, ObservationB
 from rlsdk.environments.wrapping import warn_of_statistics
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, BuildContext, PlanAbilities
-from rlsdk.interfaces.abilities import ability, require_parts
+from rlsdk.interfaces.abilities import ability, plays_episodes, require_parts
 from rlsdk.networks.layers import architecture, initialization
 from rlsdk.preprocessing import preprocessing_of
 from rlsdk.registry import AlgorithmSpec
@@ -169,7 +169,7 @@ def build_parts(agent: AssembledAgent) -> None:
             f"{agent.spec.id!r} declares live settings ({', '.join(agent.spec.live)}), but"
             f" {type(built.algorithm).__name__} has no method reconfigure(config); add it, or leave `live` out"
         )
-    by_steps = built.plan.needs_environment and not getattr(built.plan, "plays_episodes", False)
+    by_steps = built.plan.needs_environment and not plays_episodes(built.plan)
     if agent.config.env_groups > 1 and not by_steps:
         raise SettingsError(
             f"env_groups = {agent.config.env_groups} is for algorithms that collect step by step; {agent.spec.id} does not:"

@@ -18,7 +18,7 @@ from rlsdk.environments.states.capture import read_state
 from rlsdk.environments.vector.connected import fingerprint_of
 from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UsageError, fitting, shown, suggest
 from rlsdk.interfaces import Buffer, Parts, PlanAbilities, State, Stateful, VectorEnv, VectorEnvAbilities
-from rlsdk.interfaces.abilities import ability, restore_state, stored_state
+from rlsdk.interfaces.abilities import ability, plays_episodes, restore_state, stored_state
 from rlsdk.records import ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.memory import require_memory
@@ -339,7 +339,7 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
     if env is None:
         raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
     env.select_info((*agent.spec.info, *agent.parts.info))
-    if getattr(plan, "plays_episodes", False):
+    if plays_episodes(plan):
         # such a plan acts and preprocesses where the environments are, which may be in other processes
         return env
     env.require_steps()

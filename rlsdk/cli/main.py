@@ -100,9 +100,8 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:
             given = getattr(error, "option_name", None)
-            if given and hasattr(
-                error, "possibilities"
-            ):  # NoSuchOption, which versions of typer import from two places
+            # NoSuchOption, which versions of typer import from two places
+            if given and hasattr(error, "possibilities"):
                 options = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
                 if "--set" in options and (advice := _setting(str(given), options)):
                     ctx.fail(f"No such option: {given}; {advice}")

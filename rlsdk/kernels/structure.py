@@ -6,11 +6,8 @@ kernels are used and every check reports a change.
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter, is_
 from threading import local
@@ -18,10 +15,8 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import torch
-from torch import Generator, Tensor, nn
-from torch._ops import OpOverload
+from torch import nn
 from torch.nn.modules import module as torch_module
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
 KernelT = TypeVar("KernelT")
@@ -75,20 +70,12 @@ class _Check:
         """Compare the networks with the last check and count a change. `block` identifies the `fixed_layers()` block,
         or is None."""
         self.checked_in = block
-        if (
-            # counts all hooks of this process
-            self._last_hook == RemovableHandle.next_id
-            and not self.hooked
-            and False
-            # A loop in C, because this runs at every prediction. Almost always nothing has changed.
-            not in map(
-                is_,
-                chain(*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves), _END),
-                self._members,
-            )
-            and self._sizes == list(map(len, self._attributes))
-        ):
-            return
+        # `next_id` counts all hooks of this process
+        if self._last_hook == RemovableHandle.next_id and not self.hooked:
+            # loops in C, because this runs at every prediction; almost always nothing has changed
+            now = chain(*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves), _END)
+            if all(map(is_, now, self._members)) and self._sizes == list(map(len, self._attributes)):
+                return
         members, sizes, hooked = self._members, self._sizes, self.hooked
         if KNOWN:
             self._remember()
@@ -202,110 +189,3 @@ def is_hooked(module: nn.Module) -> bool:
         or not KNOWN
         or any(getattr(module, name) for name in HOOKS)
     )
-
-
-# Switches kernels on and off.
-#
-# With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything. With
-# `RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code. Packages that offer kernels
-# (`rlsdk.kernels.factory`) obey it. `RLSDK_KERNELS=acme-kernel,rlsdk-kernels` uses the kernels of these packages only; where
-# both offer one, that of the first. `RLSDK_PLUGINS` does not hide kernels.
-
-VARIABLE = "RLSDK_KERNELS"
-STATES = ("on", "uncompiled", "off")
-_given = os.environ.get(VARIABLE, "on")
-PACKAGES = () if _given in STATES else tuple(map(str.strip, _given.split(",")))
-"""The packages whose kernels are used, the preferred first; (): all."""
-if PACKAGES:
-    from rlsdk.registry.loading import require_kernels_of
-
-    require_kernels_of(PACKAGES, VARIABLE, STATES)
-kernel_states = ["on" if PACKAGES else _given]
-"""What is on; the last one counts: `on`, `uncompiled` (numpy and torch), or `off` (torch). Every update reads it, so a call
-would cost time. Only this module changes it."""
-
-
-def kernels_off() -> AbstractContextManager[None]:
-    """Networks created inside the `with` block, and losses computed inside it, use torch's modules and autograd."""
-    return inside("off")
-
-
-def compiled_off() -> AbstractContextManager[None]:
-    """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
-    return inside("off" if kernel_states[-1] == "off" else "uncompiled")
-
-
-@contextmanager
-def inside(state: str) -> Iterator[None]:
-    """Inside the `with` block, `state` is on; see `kernel_states`."""
-    kernel_states.append(state)
-    try:
-        yield
-    finally:
-        kernel_states.pop()
-
-
-BEFORE_OPERATION: ContextVar[Callable[[str, Sequence[object], Mapping[str, object]], None] | None] = ContextVar(
-    "BEFORE_OPERATION", default=None
-)
-"""A function that `SeededDraws` calls with the name and arguments of every operation, to refuse it by an error."""
-
-
-class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
-    """Inside the `with` block, torch functions of this thread without their own generator draw from generators with one
-    seed.
-
-    The numbers equal those of torch's global generator after `torch.manual_seed(seed)`, bit by bit.
-    """
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False. Otherwise torch would import its compiler, which takes two seconds."""
-        return False
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seed, self._before = seed, BEFORE_OPERATION.get()
-        self._generators: dict[str, Generator] = {}
-
-    def __torch_dispatch__(
-        self, function: OpOverload, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> object:
-        # A copy, because torch passes the arguments of the caller.
-        options = dict(kwargs or {})
-        if self._before is not None:
-            self._before(function.overloadpacket.__name__, args, options)
-        if torch.Tag.nondeterministic_seeded not in function.tags or options.get("generator") is not None:
-            return function(*args, **options)
-        device = (
-            args[0].device if args and isinstance(args[0], Tensor) else torch.device(options.get("device") or "cpu")
-        )
-        generator = self._generator(device)
-        if any(argument.name == "generator" for argument in function._schema.arguments):
-            return function(*args, **{**options, "generator": generator})
-        packet, name = function.overloadpacket, function._schema.name.removeprefix("aten::")
-        # These operations have no form that takes a generator.
-        if name in _LIKE:
-            return _LIKE[name](torch.empty_like(args[0], **options), generator, *args[1:])
-        overload = {"default": "generator", "low": "low_generator"}.get(function._overloadname, "")
-        if overload in packet.overloads():
-            return getattr(packet, overload)(*args, **{**options, "generator": generator})
-        # operations that use only the global generator
-        with _LOCK, torch.random.fork_rng(devices=[]):
-            torch.default_generator.set_state(self._generator(torch.device("cpu")).get_state())
-            found = function(*args, **options)
-            self._generator(torch.device("cpu")).set_state(torch.default_generator.get_state())
-            return found
-
-    def _generator(self, device: torch.device) -> Generator:
-        if device.type not in self._generators:
-            self._generators[device.type] = Generator(device=device).manual_seed(self.seed)
-        return self._generators[device.type]
-
-
-_LOCK = threading.Lock()
-_LIKE: dict[str, Callable[..., Tensor]] = {
-    "randn_like": lambda empty, generator: empty.normal_(generator=generator),
-    "rand_like": lambda empty, generator: empty.uniform_(generator=generator),
-    "randint_like": lambda empty, generator, *bounds: empty.random_(*((0, *bounds)[-2:]), generator=generator),
-}

@@ -16,7 +16,7 @@ from rlsdk.environments.states import read_state
 from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interfaces import BuildContext, Parts, Policy, State, Stateful, VectorEnv, VectorEnvAbilities
-from rlsdk.interfaces.abilities import require_inside
+from rlsdk.interfaces.abilities import plays_episodes, require_inside
 from rlsdk.interfaces.parts import GoalRewards
 from rlsdk.preprocessing.normalizer import Normalizer, RolloutNormalizer, normalized_batch
 from rlsdk.records import Act, EnvStep, Features, Observation
@@ -72,7 +72,7 @@ class Preprocessing:
             SettingsError: the plan plays whole episodes, so that nothing here can stack frames or take signs of rewards.
         """
         normalizer = self.normalizer
-        if getattr(parts.plan, "plays_episodes", False):
+        if plays_episodes(parts.plan):
             if self.frames is not None:
                 raise SettingsError("frame_stack is not possible with whole episodes; stack frames in the environment")
             if normalizer is not None and normalizer.settings.sign_reward:

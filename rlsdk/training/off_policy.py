@@ -13,14 +13,13 @@ from rlsdk import tree
 from rlsdk.environments.vector.faults import LONG, require_end
 from rlsdk.errors import PluginError, SettingsError
 from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Training
-from rlsdk.interfaces.abilities import ability, require_batches, shortcut
+from rlsdk.interfaces.abilities import ability, require_batches, shortcut, unlike_metrics
 from rlsdk.interfaces.parts import as_it_is
 from rlsdk.kernels import fixed_layers
 from rlsdk.records import Cursor, Episode, Metrics, Report
 from rlsdk.runtime.process import Streams
 from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.settings.schedules import TrainFrequency
-from rlsdk.training.collector import unlike_metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from typing import ClassVar, Literal, Protocol
 
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import AlgorithmAbilities, BuildContext, Training
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces.abilities import ability, unlike_metrics
 from rlsdk.records import Cursor, Report
-from rlsdk.training.collector import unlike_metrics
 
 
 class RolloutSettings(Protocol):

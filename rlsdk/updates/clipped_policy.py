@@ -137,9 +137,8 @@ class ClippedPolicy:
                         break
             if is_last:
                 break
-        metrics = dict(
-            zip(METRICS, (total / max(count, 1)).unbind(), strict=True)
-        )  # 0 minibatches: all rows are fillers
+        # 0 minibatches: all rows are fillers
+        metrics = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
         metrics["train/explained_variance"] = factory.explained_variance(rows.value, rows.target)
         limits = {"train/clip_range": clip, "train/clip_range_vf": clip_value}
         metrics |= {name: rows.value.new_full((), value) for name, value in limits.items() if value is not None}

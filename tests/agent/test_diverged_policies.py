@@ -15,7 +15,7 @@ from torch import Tensor
 from rlsdk.distributions import Bernoulli, Categorical, MultiCategorical
 from rlsdk.errors import DivergenceError
 from rlsdk.evaluation import evaluate_policy
-from rlsdk.kernels.structure import compiled_off, kernels_off
+from rlsdk.kernels.factory import compiled_off, kernels_off
 from rlsdk_a2c import A2C
 from rlsdk_acer import ACER
 from rlsdk_acktr import ACKTR

@@ -171,9 +171,8 @@ def test_vector_environments_are_taken_up_too(vectorization: str, tmp_path: Path
     def make_env() -> Any:
         if vectorization == "native":  # one object with the random numbers of all environments
             return make_vec_env("CartPole-v1", 3, vectorization="native")
-        return gym.make_vec(
-            "CartPole-v1", 3, vectorization_mode="sync"
-        )  # a list of environments, whose state is not stored
+        # a list of environments, whose state is not stored
+        return gym.make_vec("CartPole-v1", 3, vectorization_mode="sync")
 
     def make() -> Any:
         return rlsdk.make("trpo", env=make_env(), seed=1, n_steps=32)

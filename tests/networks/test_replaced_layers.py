@@ -19,7 +19,7 @@ import rlsdk
 from rlsdk.environments import to_space
 from rlsdk.errors import UsageError
 from rlsdk.kernels import Structure
-from rlsdk.kernels.structure import compiled_off, kernels_off
+from rlsdk.kernels.factory import compiled_off, kernels_off
 from rlsdk.networks.encoders import NatureEncoder
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 from rlsdk_kernels import choice

@@ -18,8 +18,8 @@ import rlsdk
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import factory
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.kernels.protocol import Minibatches, PolicySteps
-from rlsdk.kernels.structure import compiled_off
 from rlsdk.kernels.vector_steps import STEPS_BETWEEN_CLEARING, VectorStep
 from rlsdk.networks import ActorCritic, build_actor_critic
 from rlsdk.networks.layers import initialization

@@ -23,8 +23,8 @@ from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategoric
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import KernelChoice, is_hooked
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
-from rlsdk.kernels.structure import compiled_off
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
 from rlsdk.networks import EnsembleMLP, flatten_parameters
 from rlsdk.networks.layers import views_of

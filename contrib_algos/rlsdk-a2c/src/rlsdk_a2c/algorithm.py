@@ -25,11 +25,12 @@ from rlsdk.updates import (
 )
 from rlsdk_a2c.config import A2CConfig
 
+# the first three of `rlsdk.kernels.protocol.LOSSES`, in the same order
 METRICS = (
     "train/policy_loss",
     "train/value_loss",
     "train/entropy_loss",
-)  # the first three of `rlsdk.kernels.protocol.LOSSES`, in the same order
+)
 
 
 def optimizer_of(config: A2CConfig) -> tuple[str | Callable[..., Any], dict[str, object]]:

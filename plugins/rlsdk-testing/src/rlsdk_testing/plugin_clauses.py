@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk import spaces
 from rlsdk.errors import PluginError, SettingsError, UnsupportedSpaceError, message_of, one_line, shown
-from rlsdk.interfaces import BuildContext
+from rlsdk.interfaces import BuildContext, plays_episodes
 from rlsdk.kernels import SLOTS, KernelChoice, kernels_of, kernels_off
 from rlsdk.math import explained_variance, greedy_target, quantile_huber, smooth_l1, taken_values
 from rlsdk.networks import (
@@ -68,9 +68,8 @@ from rlsdk_testing.subject import ACTIONS, Subject
 def import_is_free(subject: Subject) -> None:
     if subject.plugin.distribution == "registered":
         raise NotApplicable("registered in this process, not installed")
-    path = json.dumps(
-        [os.path.abspath(place) for place in map(str, sys.path)]
-    )  # an empty text is the working directory
+    # an empty text is the working directory
+    path = json.dumps([os.path.abspath(place) for place in map(str, sys.path)])
     command = [sys.executable, "-P", str(import_state.__file__), subject.plugin.qualified_id, path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
     require(done.returncode == 0, f"loading it in a fresh interpreter failed:\n{done.stderr}")
@@ -181,7 +180,7 @@ def claims_backed(subject: Subject) -> None:
         "action_noise": "action_noise" in names,
         "action_mask": spec.action_masks == "optional",
         "requires_action_mask": spec.action_masks == "required",
-        "parallel": getattr(small.parts.plan, "plays_episodes", False),
+        "parallel": plays_episodes(small.parts.plan),
     }
     own = [trait for trait in subject.manifest.traits if not trait.startswith("x-")]
     unknown = [trait for trait in own if trait not in context]
