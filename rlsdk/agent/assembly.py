@@ -238,13 +238,13 @@ def recorded_spaces(config: AgentConfig) -> tuple[Space, Space] | None:
 def observe_data_set(agent: AssembledAgent) -> None:
     """Update the statistics of `normalize` with all observations and rewards of a data set, once before the first update. An
     agent that learns from an environment computes them from its steps instead."""
-    normalizer, memory = agent.preprocessing.normalizer, agent.parts.buffer
+    normalizer, buffer = agent.preprocessing.normalizer, agent.parts.buffer
     if normalizer is None or agent.parts.plan.needs_environment or agent.counts.updates:
         return
-    if (recorded := ability(memory, BufferAbilities, "observations")) is not None:
+    if (recorded := ability(buffer, BufferAbilities, "observations")) is not None:
         for features in recorded.observations():
             normalizer.observations.update(features)
-    rewarded = ability(memory, BufferAbilities, "episode_rewards")
+    rewarded = ability(buffer, BufferAbilities, "episode_rewards")
     if rewarded is not None and normalizer.settings.norm_reward:
         for rewards in rewarded.episode_rewards():
             ended = torch.zeros(len(rewards), 1, dtype=torch.bool)

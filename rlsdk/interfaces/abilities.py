@@ -274,10 +274,10 @@ def require_batches(parts: Parts) -> None:
     # annotations may be missing or generic; only two known classes can contradict each other
     if given is None or taken is None or issubclass(given, taken):
         return
-    memory, learner = type(parts.buffer).__name__, type(parts.algorithm).__name__
+    buffer, learner = type(parts.buffer).__name__, type(parts.algorithm).__name__
     raise SettingsError(
-        f"its buffer, {memory}, samples {given.__name__}, but its algorithm, {learner}, learns from {taken.__name__}; give"
-        f" Parts(buffer=...), or the setting replay_buffer_class, a memory that samples {taken.__name__}"
+        f"its buffer, {buffer}, samples {given.__name__}, but its algorithm, {learner}, learns from {taken.__name__}; give"
+        f" Parts(buffer=...), or the setting replay_buffer_class, a buffer that samples {taken.__name__}"
     )
 
 

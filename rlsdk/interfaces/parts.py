@@ -104,7 +104,7 @@ class Parts(Generic[BatchT]):
             UsageError: there is no buffer, or it is empty.
         """
         if self.buffer is None:
-            raise UsageError("these parts have no memory to sample from; on-policy algorithms learn from rollouts")
+            raise UsageError("these parts have no buffer to sample from; on-policy algorithms learn from rollouts")
         return self.preprocess_batch(self.buffer.sample(size, generator))
 
 

@@ -89,12 +89,13 @@ class Run:
         agent: TrainedAgent,
         driven: DrivenAgent,
         cursor: Cursor,
-        total_timesteps: int,
         callbacks: Sequence[CallbackLike],
+        *,
+        total_timesteps: int,
         schedule_until: int | None = None,
     ) -> None:
-        """`driven` is the same agent as `agent`, with the members that the driver writes to. `schedule_until` is the
-        agent's count at which schedules end; None: at the end of the run."""
+        """`agent` is the `Agent`, and `driven` its `AssembledAgent`. `schedule_until` is the agent's count at which schedules
+        end; None: at the end of the run."""
         self.agent, self.driven, self.cursor, self.callbacks = agent, driven, cursor, tuple(callbacks)
         self.total_timesteps = total_timesteps
         # counts of this run; the agent's own continue from earlier runs

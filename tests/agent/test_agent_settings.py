@@ -431,6 +431,6 @@ def test_parts_have_their_documented_names() -> None:
     tqc, qrdqn = made("tqc", normalize=True), made("qrdqn")
     assert tqc.actor is tqc.parts.policy
     assert tqc.critic is tqc.parts.algorithm.critics  # type: ignore[attr-defined]
-    assert tqc.critic_target is tqc.parts.algorithm.target.network  # type: ignore[attr-defined]
+    assert tqc.critic_target is tqc.parts.algorithm.trained.target.network  # type: ignore[attr-defined]
     assert qrdqn.quantile_net is qrdqn.policy
     assert qrdqn.quantile_net_target is qrdqn.parts.algorithm.target.network  # type: ignore[attr-defined]

@@ -160,7 +160,7 @@ def test_extras_that_change_or_are_missing_are_one_error() -> None:
 def test_lengths_that_make_no_sequence_are_refused() -> None:
     with pytest.raises(SettingsError, match="leave no row to learn from"):
         SequenceReplay(ReplayBuffer(context(1), 20, 0.5), length=3, burn_in=3)
-    with pytest.raises(SettingsError, match="do not fit a memory of 4 rows"):
+    with pytest.raises(SettingsError, match="do not fit a buffer of 4 rows"):
         SequenceReplay(ReplayBuffer(context(5), 20, 0.5), length=6)
     with pytest.raises(UsageError, match="empty"):
         SequenceReplay(ReplayBuffer(context(1), 20, 0.5), length=3).sample(1, torch.Generator())

@@ -76,8 +76,8 @@ class Rerun(GraphedUpdate[Any]):
             return self._step(algorithm, own, found if isinstance(numbers, tuple) else found[0], *choices)
 
         twin: Any = copy.deepcopy(self._algorithm)
-        if hasattr(twin, "_kernel"):
-            twin._kernel()  # as PPO's `update` does before its steps
+        if hasattr(twin, "_kernels"):
+            twin._kernels()  # as PPO's `update` does before its steps
         result = step(twin)
         used = [tensor for tensor in tensors if tensor is not None]
         return stand_in(lambda: step(self._algorithm), result, tree.leaves(own), used)

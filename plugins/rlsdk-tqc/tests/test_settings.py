@@ -103,7 +103,7 @@ def test_net_arch_as_table_activation_and_counts() -> None:
     assert [layers[i].weight.shape for i in (0, 2, 4)] == [(3, 2, 7), (3, 7, 6), (3, 6, 4)]
     assert isinstance(layers[1], torch.nn.Tanh)
     assert model.policy.body[0].out_features == 5
-    assert model.parts.algorithm.critic_loss.keep == 9
+    assert model.parts.algorithm.objective.keep == 9
 
 
 @pytest.mark.parametrize(
