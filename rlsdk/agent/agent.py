@@ -1,4 +1,4 @@
-"""The user-facing class `Agent`. The agent class of a plugin is a subclass that only sets `spec`."""
+"""The user-facing class `Agent`. A plugin's agent class derives from it, and gets its `spec` from the plugin's `rlsdk.toml`."""
 
 from __future__ import annotations
 

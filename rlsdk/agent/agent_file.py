@@ -32,13 +32,13 @@ from rlsdk.errors import (
     shown,
 )
 from rlsdk.interfaces import BuildContext, State
+from rlsdk.kernels.structure import BEFORE_OPERATION
 from rlsdk.networks.encoders import encoded_slices
 from rlsdk.registry import AlgorithmSpec, find, plugins
 from rlsdk.registry import load as load_plugin
 from rlsdk.registry.loading import agent_type, is_offered, plugin_of, spec_of_class
 from rlsdk.runtime.files import PATH_SETTINGS, may_be_place
 from rlsdk.runtime.packages import pip_install
-from rlsdk.runtime.process import BEFORE_OPERATION
 from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
 from rlsdk.settings.strict import docstring

@@ -88,7 +88,9 @@ def run_training(
         training_state.require_room(agent)
         training_state.begin(agent, env)
         observe_data_set(agent)
-    run = Run(user_facing, agent, agent.counts, callbacks, total_timesteps=total, schedule_until=until)
+    run = Run(
+        user_facing, driven=agent, cursor=agent.counts, total_timesteps=total, callbacks=callbacks, schedule_until=until
+    )
     agent.run = _begun(agent, call, run)
     try:
         train(run, env, log_every=interval, threads=threads)

@@ -1,13 +1,16 @@
-"""Detects changes of a network after its kernel was made.
+"""What reads names of torch that are not public: the check whether a network has changed since its kernel was made, and the
+draws of initial weights from a seed.
 
-It reads attributes of torch's modules that are not public. In a version of torch without them, `KNOWN` is False, no
-kernels are used and every check reports a change.
+In a version of torch without the attributes that the check reads, `KNOWN` is False, no kernels are used and every check reports
+a change. A test allows private names of torch in `rlsdk.kernels` only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain
 from operator import attrgetter, is_
 from threading import local
@@ -15,8 +18,10 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import torch
-from torch import nn
+from torch import Generator, Tensor, nn
+from torch._ops import OpOverload
 from torch.nn.modules import module as torch_module
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
 KernelT = TypeVar("KernelT")
@@ -189,3 +194,69 @@ def is_hooked(module: nn.Module) -> bool:
         or not KNOWN
         or any(getattr(module, name) for name in HOOKS)
     )
+
+
+BEFORE_OPERATION: ContextVar[Callable[[str, Sequence[object], Mapping[str, object]], None] | None] = ContextVar(
+    "BEFORE_OPERATION", default=None
+)
+"""A function that `SeededDraws` calls with the name and arguments of every operation, to refuse it by an error."""
+
+
+class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
+    """Inside the `with` block, torch functions of this thread without their own generator draw from generators with one
+    seed.
+
+    The numbers equal those of torch's global generator after `torch.manual_seed(seed)`, bit by bit.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False. Otherwise torch would import its compiler, which takes two seconds."""
+        return False
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seed, self._before = seed, BEFORE_OPERATION.get()
+        self._generators: dict[str, Generator] = {}
+
+    def __torch_dispatch__(
+        self, function: OpOverload, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> object:
+        # A copy, because torch passes the arguments of the caller.
+        options = dict(kwargs or {})
+        if self._before is not None:
+            self._before(function.overloadpacket.__name__, args, options)
+        if torch.Tag.nondeterministic_seeded not in function.tags or options.get("generator") is not None:
+            return function(*args, **options)
+        device = (
+            args[0].device if args and isinstance(args[0], Tensor) else torch.device(options.get("device") or "cpu")
+        )
+        generator = self._generator(device)
+        if any(argument.name == "generator" for argument in function._schema.arguments):
+            return function(*args, **{**options, "generator": generator})
+        packet, name = function.overloadpacket, function._schema.name.removeprefix("aten::")
+        # These operations have no form that takes a generator.
+        if name in _LIKE:
+            return _LIKE[name](torch.empty_like(args[0], **options), generator, *args[1:])
+        overload = {"default": "generator", "low": "low_generator"}.get(function._overloadname, "")
+        if overload in packet.overloads():
+            return getattr(packet, overload)(*args, **{**options, "generator": generator})
+        # operations that use only the global generator
+        with _LOCK, torch.random.fork_rng(devices=[]):
+            torch.default_generator.set_state(self._generator(torch.device("cpu")).get_state())
+            found = function(*args, **options)
+            self._generator(torch.device("cpu")).set_state(torch.default_generator.get_state())
+            return found
+
+    def _generator(self, device: torch.device) -> Generator:
+        if device.type not in self._generators:
+            self._generators[device.type] = Generator(device=device).manual_seed(self.seed)
+        return self._generators[device.type]
+
+
+_LOCK = threading.Lock()
+_LIKE: dict[str, Callable[..., Tensor]] = {
+    "randn_like": lambda empty, generator: empty.normal_(generator=generator),
+    "rand_like": lambda empty, generator: empty.uniform_(generator=generator),
+    "randint_like": lambda empty, generator, *bounds: empty.random_(*((0, *bounds)[-2:]), generator=generator),
+}

@@ -15,7 +15,8 @@ from rlsdk.errors import SettingsError, UsageError, shown
 from rlsdk.kernels import KernelSlot, factory, is_hooked
 from rlsdk.kernels.protocol import is_dense
 from rlsdk.kernels.reference import Differentiable, TorchLayers
-from rlsdk.runtime.process import SeededDraws, derive, limited_threads
+from rlsdk.kernels.structure import SeededDraws
+from rlsdk.runtime.process import derive, limited_threads
 
 
 class Layers:

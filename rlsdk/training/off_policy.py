@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.environments.vector.faults import LONG, require_end
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.interfaces import Algorithm, AlgorithmAbilities, Buffer, BufferAbilities, BuildContext, Parts, Training
+from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Training
 from rlsdk.interfaces.abilities import ability, require_batches, shortcut, unlike_metrics
 from rlsdk.interfaces.parts import as_it_is
 from rlsdk.kernels import fixed_layers
@@ -146,8 +146,9 @@ class ReplayUpdates:
 
     def __init__(self, parts: Parts, streams: Streams) -> None:
         """Raises the errors of `check`."""
-        buffer = self.check(parts)
-        self.buffer = buffer
+        self.check(parts)
+        assert parts.buffer is not None
+        self.buffer = buffer = parts.buffer
         # without normalization the algorithm learns from the batches of the buffer unchanged
         self.sample = buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
         self.algorithm, self.generator = parts.algorithm, streams["replay"]
@@ -160,8 +161,8 @@ class ReplayUpdates:
             self.together = UpdatesTogether(several, parts.algorithm, parts.preprocess_batch)
 
     @staticmethod
-    def check(parts: Parts) -> Buffer[Any, Any]:
-        """Check that the algorithm can use the batches of the buffer, and return the buffer.
+    def check(parts: Parts) -> None:
+        """Check that the algorithm can use the batches of the buffer.
 
         Raises:
             PluginError: there is no buffer.
@@ -181,7 +182,6 @@ class ReplayUpdates:
                 " priorities, such as replay_buffer_class = 'uniform'"
             )
         require_batches(parts)
-        return buffer
 
     def update(
         self, count: int, batch_size: int, progress: float, each: Callable[[int], None] | None = None

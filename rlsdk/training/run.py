@@ -89,9 +89,8 @@ class Run:
         agent: TrainedAgent,
         driven: DrivenAgent,
         cursor: Cursor,
-        callbacks: Sequence[CallbackLike],
-        *,
         total_timesteps: int,
+        callbacks: Sequence[CallbackLike],
         schedule_until: int | None = None,
     ) -> None:
         """`agent` is the `Agent`, and `driven` its `AssembledAgent`. `schedule_until` is the agent's count at which schedules

@@ -89,7 +89,7 @@ def _checked_round(yielded: object, before: Cursor, algorithm: str) -> tuple[Cur
 YIELDS = "rounds(training, cursor) yields (rlsdk.training.Cursor, rlsdk.records.Report) after every round"
 
 
-def rounds_of(plan: Plan[Training], training: Training, cursor: Cursor, algorithm: str) -> Iterator[object]:
+def rounds_of(plan: Plan, training: Training, cursor: Cursor, algorithm: str) -> Iterator[object]:
     """Return the iterator of a plan's rounds, without checking what it yields.
 
     Raises:
@@ -238,28 +238,23 @@ def discard_ahead(collector: Collector) -> bool:
 
 def collector_of(run: Run, env: VectorEnv | None) -> Collector:
     """Create the collector of the plan, with the agent's acting state. `env`: the environment that callbacks watch."""
-    plan = run.driven.parts.plan
+    agent, plan = run.driven, run.driven.parts.plan
     if env is None or not plan.needs_environment:
         return NoCollector()
-    collector = _collector_of(run, env)
+    collector = None if agent.env is None else agent.env.collector(run)
+    if collector is None:
+        # weights for later rounds are of no use to a collector in this process
+        agent.ahead = ()
+        generators = group_generators(agent.streams, len(agent.acting))
+        normalizer = agent.preprocessing.rollouts(agent.parts)
+        collector = LocalCollector(env, agent.acting, generators, normalizer, agent.context.observation_space)
     # updates are counted one by one and need no cut
     if not run.exact or plan.unit != "steps":
         return collector
     return cast("Collector", ExactCollector(collector, (run.end - run.cursor.env_steps) // env.num_envs))
 
 
-def _collector_of(run: Run, env: VectorEnv) -> Collector:
-    agent = run.driven
-    if agent.env is not None and (made := agent.env.collector(run)) is not None:
-        return made
-    # weights for later rounds are of no use to a collector in this process
-    agent.ahead = ()
-    generators = group_generators(agent.streams, len(agent.acting))
-    normalizer = agent.preprocessing.rollouts(agent.parts)
-    return LocalCollector(env, agent.acting, generators, normalizer, agent.context.observation_space)
-
-
-def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
+def rounded_up(plan: Plan, num_envs: int, total: int) -> str | None:
     """One line about a training of `total` steps that ends later, because rounds are whole; None if it does not."""
     if not total:
         return None
@@ -279,7 +274,7 @@ def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
     return f"{total:,} steps become {total + -total % size:,}: rounds of {size:,} steps are whole{remedy}"
 
 
-def require_exact(plan: Plan[Training], num_envs: int, total: int, algorithm: str) -> None:
+def require_exact(plan: Plan, num_envs: int, total: int, algorithm: str) -> None:
     """Check that a training can end after exactly `total` steps.
 
     Raises:

@@ -45,9 +45,7 @@ from rlsdk.updates import (
     LossTerms,
     Minibatches,
     PolicyBatch,
-    evaluator_of,
-    policy_loss_of,
-    policy_steps_of,
+    policy_kernels,
 )
 from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing import import_state
@@ -394,11 +392,8 @@ def _of_actor_and_critic() -> Numbers:
         old, value, advantage, target = (_normal(24, seed=seed) for seed in range(4))
         observation = Observation(seen, starts)
         rows = PolicyBatch(observation, action, 0.1 * old - 1.0, value, advantage, target, ((), ()), starts)
-        evaluator, loss, terms = (
-            evaluator_of(network, 24),
-            policy_loss_of(network),
-            LossTerms(0.2, None, 0.1, 0.5, True),
-        )
+        evaluator, loss, steps = policy_kernels(network, 24, hooked=False)
+        terms = LossTerms(0.2, None, 0.1, 0.5, True)
         rows = evaluator.prepared(rows)
         now, vjp = evaluator.evaluate(rows)
         yield from (("the log-probabilities", now.log_prob), ("the entropies", now.entropy), ("the values", now.value))
@@ -408,7 +403,7 @@ def _of_actor_and_critic() -> Numbers:
         yield "the means of the loss", means
         yield "the gradients of the loss", _gradients(optimizer, vjp, of_log_prob, cast("Tensor", of_entropy), of_value)
         for _ in range(3):
-            steps, following = policy_steps_of(evaluator, loss), optimizer.next_steps(1e-3, 0.5)
+            following = optimizer.next_steps(1e-3, 0.5)
             if steps is None or following is None or not steps(rows, Minibatches(), terms, following)[1]:
                 now, vjp = evaluator.evaluate(rows)
                 _gradients(optimizer, vjp, *cast("tuple[Tensor, ...]", loss(rows, now, terms)[1]))
