@@ -1,5 +1,5 @@
-"""The interfaces of rlsdk. Read this first. Six matter. An algorithm's author writes an `Algorithm`, and a `Policy`, a `Buffer`, a
-`Distribution` or a `Plan` where those of the core do not fit; hardly ever a `Serializer`. `Parts` is what `build` returns.
+"""The interfaces of rlsdk. Read this first. Six matter. An algorithm's author writes an `Algorithm`, and a `Policy`, `Buffer`,
+`Distribution` or `Plan` where those of the core do not fit; hardly ever a `Serializer`. `Parts` is what `build` returns.
 A `Plan` gets a `Collector`, which acts in a `VectorEnv`: authors read these two, and hardly write them.
 
 - `Policy` chooses actions and holds the networks::
