@@ -2,13 +2,11 @@
 
 Who is who:
 
-| name | what it is |
-|---|---|
-| `Agent` | what users hold; settings are attributes of it. Functions that also get the next one call it `user_facing` |
-| `AssembledAgent` | its state, `Agent._assembled`: spec, parts, environment, counts. Functions of this folder call it `agent` |
-| `DrivenAgent` | the part of `AssembledAgent` that the layer `training` knows: what the driver reads and stores |
-| `TrainedAgent` | the Protocol of `Agent` in the layer `training`, which may not import `Agent`: what callbacks may use |
-| `run.agent`, `run.driven` | the `Agent` and the `AssembledAgent` of a running training |
+- `Agent`: what users hold. Settings are attributes of it. A function that also gets its state calls it `user_facing`.
+- `AssembledAgent`: the state of an `Agent`, in its attribute `_assembled`. Functions of this folder call it `agent`.
+- `DrivenAgent`: the base of `AssembledAgent` in the layer `training`, with the members that the driver reads and stores.
+- `TrainedAgent`: the Protocol of `Agent` in the layer `training`, which may not import `Agent`. Callbacks use its members.
+- `run.agent` and `run.driven`: the `Agent` and the `AssembledAgent` of a running training.
 """
 
 from rlsdk.runtime.lazy import attach
