@@ -180,13 +180,18 @@ def main() -> None:
     parser.add_argument("command", choices=["trace", "run", "list"])
     parser.add_argument("--sample", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keys", type=Path, help="a file with the lines of `list` that are to be run")
+    parser.add_argument(
+        "--keys",
+        type=Path,
+        help="a file with lines of `list`: run only these, or trace only the functions that have one",
+    )
     parser.add_argument("--traces", type=Path, default=Path("build/traces"))
     parser.add_argument("--results", type=Path, default=Path("build/mutants.jsonl"))
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests that a mutant gets at most")
     options, others = parser.parse_known_args()
     if options.command == "trace":
-        trace(options.traces.absolute(), others or ["--ignore", "tests/repository"])
+        chosen = sampled(options.sample, options.seed, options.keys) if options.keys else None
+        trace(options.traces.absolute(), chosen, others or ["--ignore", "tests/repository"])
     elif options.command == "run":
         results = options.results.absolute()
         done = {json.loads(line)["key"] for line in results.read_text().splitlines()} if results.exists() else set()

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import rlsdk
+from rlsdk.agent.agent_file import KIND
 from rlsdk.callbacks import CheckpointCallback
 from rlsdk.errors import ArtifactError, PluginError, UsageError
 from rlsdk.interfaces import BuildContext, Parts, Training
@@ -19,7 +20,10 @@ from rlsdk.interfaces.abilities import load_state_of, state_of
 from rlsdk.records import Cursor, Report, Rollout
 from rlsdk.registry import AlgorithmSpec, Manifest, unregister
 from rlsdk.registry.discovery import register
+from rlsdk.storage.archive import read_archive, write_archive
+from rlsdk.storage.tensors import nested_state
 from rlsdk.training import OnPolicyPlan
+from rlsdk.tree import flatten
 from tests.small_algorithms import Config, Softmax
 
 
@@ -191,6 +195,39 @@ def test_parameters_have_them_too(curious: None) -> None:
     broken = {**agent.get_parameters(), "states": {"curiosity": {"weight": torch.zeros(2, 2), "bias": torch.zeros(1)}}}
     with pytest.raises(ArtifactError, match="shape"):
         other.set_parameters(broken, exact_match=False)
+
+
+def test_no_tensor_of_a_file_may_be_nan(curious: None, tmp_path: Path) -> None:
+    """Training would end at its first update, far from the file that was the cause."""
+    agent = made().learn(12)
+    agent.save(path := tmp_path / "agent.rlsdk")
+    document, sections = read_archive(path, kind=KIND)
+    sections["training"]["ahead"] = {"000": {"env_steps": 12, "policy": agent.parts.behavior_policy.state_dict()}}
+    write_archive(path, document, sections)
+    rlsdk.load(path)
+    learned = [f"policy/{name}" for name in sections["policy"]] + [
+        f"training/{name}"
+        for name, value in flatten(sections["training"]).items()
+        if name.startswith(("algorithm/", "states/", "ahead/")) and torch.is_tensor(value) and value.is_floating_point()
+    ]
+    assert {name.split("/")[1] for name in learned} >= {"algorithm", "states", "ahead"}
+    for name in learned:
+        damaged = flatten(sections)
+        damaged[name] = torch.full_like(damaged[name], torch.nan)  # type: ignore[call-overload]
+        write_archive(path, document, nested_state(damaged))
+        with pytest.raises(ArtifactError, match="NaN or infinity"):
+            pytest.fail(f"{name}: {rlsdk.load(path)} was loaded")
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "x", None, True, 2**70])
+def test_the_steps_of_policies_ahead_are_counts(count: Any, curious: None, tmp_path: Path) -> None:
+    agent = made().learn(12)
+    agent.save(path := tmp_path / "agent.rlsdk")
+    document, sections = read_archive(path, kind=KIND)
+    sections["training"]["ahead"] = {"000": {"env_steps": count, "policy": agent.parts.behavior_policy.state_dict()}}
+    write_archive(path, document, sections)
+    with pytest.raises(ArtifactError, match="env_steps"):
+        rlsdk.load(path)
 
 
 def test_replaced_layers_among_them_are_no_file(curious: None, tmp_path: Path) -> None:
