@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -29,6 +30,7 @@ from rlsdk_interchange.sb3 import import_sb3, read_sb3
 from rlsdk_sb3.evaluations import EvaluationLog
 from tests.altered_files.alterations import OF_TENSOR, altered, sealed
 from tests.effort import limited
+from tests.tables import in_one_test
 
 SMALL: dict[str, Any] = {"buffer_size": 50, "learning_starts": 5, "batch_size": 4, "policy_kwargs": {"net_arch": [4]}}
 
@@ -327,6 +329,26 @@ def test_layers_are_limited_for_everybody() -> None:
             rlsdk.make("trpo", env="CartPole-v1", policy_kwargs=settings)
     with pytest.raises(SettingsError):
         rlsdk.make("tqc", env="Pendulum-v1", use_sde=True, policy_kwargs={"sde_net_arch": [1] * 300})
+
+
+@in_one_test
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([[]] * archive.MAX_BRACKETS, "too many tables and lists"),
+        ([{}] * archive.MAX_BRACKETS, "too many tables and lists"),
+        ([[], {}] * (archive.MAX_BRACKETS // 2), "too many tables and lists"),
+        ({"x" * (archive.MAX_NAME + 1): 1}, "a name has more than"),
+        ([[{"x" * (archive.MAX_NAME + 1): 1}]], "a name has more than"),
+        (functools.reduce(lambda inner, _: [inner], range(archive.MAX_DEPTH), 1), "nested too deeply"),
+        (functools.reduce(lambda inner, _: {"a": inner}, range(archive.MAX_DEPTH), 1), "nested too deeply"),
+        ("a lone surrogate \ud800", "surrogates not allowed"),
+        (float("nan"), "JSON holds NaN"),
+    ],
+)
+def test_json_that_is_valid_but_hostile_is_refused(value: Any, message: str, whole: bytes) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        read_archive(rewritten(whole, more=value), kind=KIND)
 
 
 # --- refused after some of them was read ---------------------------------------------------------------
