@@ -176,12 +176,15 @@ def test_loaded_without_env_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_set_random_seed() -> None:
-    one, two = small().learn(10), small().learn(10)
-    one.set_random_seed(None)
-    for model in (one, two):
-        model.set_random_seed(9)
-    seen = np.zeros((3, 1))
-    np.testing.assert_array_equal(one.predict(seen)[0], two.predict(seen)[0])
+    model, drawn = small().learn(10), []
+    for seed in (9, None, 9, 8):
+        model.set_random_seed(seed)
+        drawn.append(model.predict(np.zeros((3, 1)))[0].tolist())
+    first, further, again, other = drawn
+    assert first == again
+    assert first != further
+    assert first != other
+    assert model.seed == 8
 
 
 def test_a_session_counts_rows_and_forgets_at_ends() -> None:
