@@ -109,6 +109,7 @@ def _resize(agent: AssembledAgent, num_envs: int) -> None:
         agent.preprocessing.normalizer.freeze(normalizer.frozen)
 
 
+@in_plain_modes
 def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
     """A copy of an agent, with a copy of its environment, that continues exactly as `agent` would.
 
@@ -122,6 +123,7 @@ def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
     return made
 
 
+@in_plain_modes
 def acting_copy(agent: AgentT, settings: Mapping[str, object]) -> AgentT:
     """A copy of an agent without environment and training; see `Agent.acting_copy`."""
     own, made = agent._assembled, type(agent).__new__(type(agent))

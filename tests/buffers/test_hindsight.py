@@ -181,7 +181,7 @@ def test_it_is_saved_and_goes_on(tmp_path: Any) -> None:
 def test_its_state_is_taken_at_every_position_of_the_ring() -> None:
     model, buffer = played([4])
     _, other = played([1])
-    for _ in range(2 * buffer.inner.ring):
+    for _ in range(5 * buffer.inner.ring):
         model.learn(1, reset_num_timesteps=False)
         other.load_state_dict(buffer.state_dict())
         found, wanted = other.state_dict(), buffer.state_dict()
