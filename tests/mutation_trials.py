@@ -292,7 +292,9 @@ class Trial:
         self, tests: list[KnownTest], items: dict[str, pytest.Item], change: Callable[[], None]
     ) -> KnownTest | None:
         """The first test that fails with a mutant and passes without it."""
-        while (found := first_failure([(items[test.name], test.seconds) for test in tests], change)) is not None:
+        while (
+            tests and (found := first_failure([(items[test.name], test.seconds) for test in tests], change)) is not None
+        ):
             test = tests[found]
             if test.name not in self.sound:
                 self.sound[test.name] = first_failure([(items[test.name], test.seconds)], lambda: None) is None

@@ -305,6 +305,27 @@ def test_a_frozen_clock_divides_nothing_by_zero(monkeypatch: pytest.MonkeyPatch)
     small().learn(30, log_interval=1, progress_bar=True)
 
 
+def test_a_log_is_written_after_each_rollout_or_every_fourth_episode() -> None:
+    class Written:
+        def __init__(self) -> None:
+            self.steps: list[int] = []
+
+        def write(self, step: int, values: Any) -> None:
+            self.steps.append(step)
+
+        def close(self) -> None: ...
+
+    on_policy = rlsdk.make("ppo", env=IdentityEnvBox(episode_length=10), n_steps=8, batch_size=8, n_epochs=1)
+    for model, total, expected in (
+        (on_policy, 24, [8, 16, 24]),
+        (small(env=IdentityEnvBox(episode_length=10)), 90, [40, 80]),
+    ):
+        written = Written()
+        model.set_logger(written)
+        model.learn(total)
+        assert written.steps == expected
+
+
 def test_success_rate() -> None:
     class Succeeding(IdentityEnvBox):
         def step(self, action: Any) -> Any:

@@ -179,8 +179,9 @@ def test_it_is_saved_and_goes_on(tmp_path: Any) -> None:
 
 
 def test_its_state_is_taken_at_every_position_of_the_ring() -> None:
-    model, buffer = played([4])
-    _, other = played([1])
+    # episodes of 3, 4, 5 and 6 steps begin at each of 11 rows
+    model, buffer = played([4], rows=11)
+    _, other = played([1], rows=11)
     for _ in range(5 * buffer.inner.ring):
         model.learn(1, reset_num_timesteps=False)
         other.load_state_dict(buffer.state_dict())

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rlsdk import tree
 from rlsdk.buffers import ReplayBuffer
 from rlsdk.buffers.columns import Columns
-from rlsdk.buffers.rows import Rows
+from rlsdk.buffers.rows import Rows, allocate, in_memory
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import ResourceError, SettingsError, UsageError
 from rlsdk.interfaces import BuildContext
@@ -191,6 +191,15 @@ def test_empty_and_mismatched_buffers() -> None:
     for position in ({"head": 1}, {"written": 1}):
         with pytest.raises(UsageError, match="no rows, but a position"):
             empty.load_state_dict({**empty.state_dict(), **position})
+
+
+def test_memory_has_the_shapes_of_nested_spaces() -> None:
+    nested = spaces.Tuple((spaces.Dict(a=ACTION, b=spaces.Discrete(3)), spaces.Box(0, 255, (2, 4), np.uint8)))
+    found = allocate(to_space(nested), (5, 2), in_memory("cpu"))
+    assert isinstance(found, tuple)
+    flat = tree.flatten(dict(enumerate(found)))
+    shapes = {name: (tuple(leaf.shape), leaf.dtype) for name, leaf in flat.items() if isinstance(leaf, torch.Tensor)}
+    assert list(shapes.values()) == [((5, 2, 1), torch.float32), ((5, 2), torch.int64), ((5, 2, 2, 4), torch.uint8)]
 
 
 def test_steps_without_infos_do_not_follow_steps_with_them() -> None:

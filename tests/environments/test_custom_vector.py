@@ -233,9 +233,10 @@ class OwnCollector(Points):
 
     def __init__(self) -> None:
         super().__init__()
-        self.collected, self.left = list[int](), 0
+        self.collected, self.left, self.asked = list[int](), 0, list[bool]()
 
     def check_agent(self, agent: Any, *, new: bool) -> None:
+        self.asked.append(new)
         if new and agent.config.n_steps > 100:
             raise SettingsError("n_steps is more than 100; give fewer")
 
@@ -270,3 +271,6 @@ def test_an_environment_may_make_the_collector() -> None:
     assert not differing(flat_state(model), flat_state(same))
     with pytest.raises(SettingsError, match="n_steps is more than 100"):
         TRPO("MlpPolicy", OwnCollector(), **{**settings, "n_steps": 200})
+    another = OwnCollector()
+    model.set_env(another)
+    assert (env.asked, another.asked) == ([True], [False])
