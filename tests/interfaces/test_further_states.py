@@ -117,11 +117,11 @@ def build(context: BuildContext, config: Config) -> Parts:
     return Parts(policy=policy, algorithm=algorithm, plan=Slowing(config.n_steps), states=states)
 
 
-def known(build: Any) -> None:
+def known(build: Any, **more: Any) -> None:
     words: dict[str, Any] = {"title": "Curious", "summary": "for tests", "sdk": ">=0.1"}
     common: dict[str, Any] = {"id": "curious", "family": "on-policy", "policies": ("MlpPolicy",)}
     manifest = Manifest(actions=("Discrete",), observations=("Box", "Discrete"), **common, **words)
-    register(AlgorithmSpec(config_type=Config, build=build, **common), manifest)
+    register(AlgorithmSpec(config_type=Config, build=build, **common, **more), manifest)
 
 
 @pytest.fixture
@@ -185,6 +185,27 @@ def test_memories_wait_for_an_environment_and_are_left_out_unless_asked_for(curi
         found.set_env("CartPole-v1")
         assert len(found.parts.states["past"]) == count
         assert torch.equal(found.parts.states["curiosity"].weight, agent.parts.states["curiosity"].weight)  # type: ignore[attr-defined]
+
+
+def test_a_plugin_that_changes_its_files_gets_all_sections_each_time(tmp_path: Path) -> None:
+    """It may compute one from another. Memories are read later than the rest, when they are needed."""
+    seen: list[set[str]] = []
+
+    def upgrade(settings: Any, state: Any, version: str) -> tuple[Any, Any]:
+        seen.append(set(state))
+        return settings, state
+
+    known(build, upgrade=upgrade)
+    try:
+        agent = made().learn(12)
+        agent.save(tmp_path / "agent", include=["replay"])
+        found = rlsdk.load(tmp_path / "agent")
+        found.set_env("CartPole-v1")
+        assert len(found.parts.states["past"]) == len(agent.parts.states["past"]) > 0
+    finally:
+        unregister("curious")
+    assert len(seen) == 2
+    assert seen[1] == {"policy", "training", "memories"}
 
 
 def test_parameters_have_them_too(curious: None) -> None:

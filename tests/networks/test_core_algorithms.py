@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import rlsdk
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.math.values import clipped_double_q, half_squared_error, smooth_l1
 from rlsdk.networks import ActionScale, DeterministicActor, FlattenEncoder
 from rlsdk.networks.continuous import smoothed
@@ -44,6 +46,19 @@ def test_the_smallest_critic_counts() -> None:
     assert grad.tolist() == [[[0.5], [0.0]], [[0.0], [0.5]]]
     reward, discount = torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.0])
     assert clipped_double_q(values, torch.tensor(-1.0), reward, discount).tolist() == [[1.0], [1.0]]
+
+
+@pytest.mark.parametrize("batch_size", [16, 8])
+def test_metrics_are_means_over_minibatches(batch_size: int) -> None:
+    """A new policy of two actions chooses each with a probability of about 0.5, and so after small steps."""
+    agent = rlsdk.make(
+        "ppo", env="CartPole-v1", seed=0, n_steps=16, batch_size=batch_size, n_epochs=1, learning_rate=1e-6
+    )
+    seen: list[float] = []
+    agent.learn(
+        16, LambdaCallback(on_report=lambda run, report: seen.append(float(report.metrics["train/entropy_loss"])))
+    )
+    assert seen == [pytest.approx(-math.log(2.0), abs=1e-3)]
 
 
 @in_one_test
