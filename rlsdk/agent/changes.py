@@ -116,8 +116,7 @@ def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
     Raises:
         UsageError: the environment cannot be copied, or layers of the networks were replaced.
     """
-    made = type(agent).__new__(type(agent))
-    memo[id(agent)] = made
+    made = memo[id(agent)] = type(agent).__new__(type(agent))
     own = {name: deepcopy(value, memo) for name, value in vars(agent).items() if name != "_assembled"}
     vars(made).update({**own, "_assembled": _assembled(agent._assembled, memo)})
     return made

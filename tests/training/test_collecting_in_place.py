@@ -137,7 +137,7 @@ def test_rollouts_are_those_of_single_steps(
 
 def test_rollouts_of_another_length_do_not_fit_into_the_memory_of_earlier_ones() -> None:
     """Several rollouts share a memory. A loop of a plugin may choose the length of each."""
-    lengths = [2] * (stepwise.SHARED_ROLLOUTS - 1) + [40, 3, 50]
+    lengths = [2, 2, stepwise.SHARED_ROLLOUTS, stepwise.SHARED_ROLLOUTS + 1, 3]
     with counted() as calls:
         tensors, state, _ = collected("ppo", Walk, 2, lengths)
     assert all(calls)
