@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
+from rlsdk.agent.persistence import chosen_device
 from rlsdk.environments import connect, to_space
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
@@ -258,6 +259,14 @@ class OwnCollector(Points):
 
         vars(inner).update(collect=counted, leave=leave)
         return inner
+
+
+def test_an_agent_is_loaded_to_the_device_of_its_environment() -> None:
+    env = Points()
+    assert [chosen_device(wanted, env) for wanted in ("auto", "cpu", "cuda")] == ["auto", "cpu", "cuda"]
+    env.device = "cuda:1"  # type: ignore[attr-defined]
+    assert [chosen_device(wanted, env) for wanted in ("auto", "cpu", "cuda")] == ["cuda:1", "cpu", "cuda"]
+    assert chosen_device("auto", None) == "auto"
 
 
 def test_an_environment_may_make_the_collector() -> None:

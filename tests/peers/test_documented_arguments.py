@@ -299,3 +299,7 @@ def test_methods_have_the_documented_defaults() -> None:
         defaults = {name: parameter.default for name, parameter in documented.items() if name in own}
         assert len(defaults) > 1
         assert {name: own[name].default for name in defaults} == defaults
+    # of stable-baselines 2, which had it
+    pretrain = {"n_epochs": 10, "learning_rate": 1e-4, "adam_epsilon": 1e-8, "val_interval": None}
+    own = inspect.signature(ours.pretrain).parameters
+    assert {name: own[name].default for name in pretrain} == pretrain

@@ -21,7 +21,7 @@ import torch
 
 import rlsdk
 from rlsdk.agent.agent_file import KIND
-from rlsdk.errors import ArtifactError, RlsdkError, SettingsError
+from rlsdk.errors import ArtifactError, ResourceError, RlsdkError, SettingsError
 from rlsdk.settings.actor_critic import MAX_LAYERS
 from rlsdk.storage import archive
 from rlsdk.storage.archive import SafetensorsSerializer, read_archive, write_archive
@@ -379,6 +379,20 @@ def test_a_refused_replay_file_leaves_the_buffer(kind: str, tmp_path: Path) -> N
     assert before.keys() == after.keys()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     agent.learn(12, reset_num_timesteps=False)
+
+
+def test_a_replay_file_is_refused_if_no_copy_of_the_present_buffer_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a file that is refused later would leave half a buffer."""
+    agent = rlsdk.make("qrdqn", env="CartPole-v1", seed=0, **SMALL).learn(40)
+    agent.save_replay_buffer(tmp_path / "rows")
+    agent.learn(12)
+    before = _numbers(agent)
+    monkeypatch.setattr("rlsdk.runtime.memory.available_bytes", lambda: 1000)
+    with pytest.raises(ResourceError, match="a copy of the present replay buffer"):
+        agent.load_replay_buffer(tmp_path / "rows")
+    assert all(torch.equal(value, before[name]) for name, value in _numbers(agent).items())
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,24 @@ def test_updates_together_equal_single_ones(algorithm: str, changes: dict[str, A
     assert {name: float(value) for name, value in metrics[0].items()} == {n: float(v) for n, v in metrics[1].items()}
 
 
+def test_priorities_follow_every_update() -> None:
+    """Batches that are drawn ahead would have the priorities of before."""
+    model = agent(replay_buffer_class="prioritized")
+    memory: Any = model.parts.buffer
+
+    class Several(type(memory)):  # type: ignore[misc]
+        def sample(self, size: int, generator: Generator) -> object:
+            return super().sample(size, generator)
+
+        def sample_several(self, count: int, size: int, generator: Generator) -> object:
+            raise AssertionError("several batches were drawn at once")
+
+    memory.__class__ = Several
+    before = memory.state_dict()["priorities"].clone()
+    ReplayUpdates(model.parts, Streams(0)).update(3, 8, 0.5)
+    assert not torch.equal(before, memory.state_dict()["priorities"])
+
+
 class Numbering:
     """An algorithm whose metric `all` is the number of the update; every third update has the metric `third` too."""
 
