@@ -2,7 +2,7 @@
 
 python -m tests.mutation trace               run all tests once, and note the lines of the five folders that each runs
 python -m tests.mutation run --sample 500    change one place at a time, and run the tests that reach it, fastest first
-python -m tests.mutation list                every mutant, without a test
+python -m tests.mutation list                every mutant, without a test, and what is stored of those that were tried
 
 Results are appended to a file, one mutant per line: the same command again continues where the last one ended.
 `tests/mutation_trials.py` has the processes.
@@ -153,8 +153,16 @@ def sampled(sample: int, seed: int, listed: Path | None) -> list[Mutant]:
     """A sample of all mutants, or of those in a file with lines of `list`."""
     chosen = mutants()
     random.Random(seed).shuffle(chosen)
-    keys = listed and set(listed.read_text().splitlines())
+    keys = listed and {line.partition("\t")[0] for line in listed.read_text().splitlines()}
     return [each for each in chosen if not keys or each.key() in keys][:sample]
+
+
+def verdicts() -> dict[str, str]:
+    """Key -> what is stored of a mutant that survived a run: why it survives, or the test that kills it now."""
+    stored = json.loads(STORED.read_text())
+    found = {each["mutant"]: f"killed by {each['by']}" for each in stored["killed_later"]}
+    found |= {each["mutant"]: f"{each['kind']}: {each['why']}" for each in stored["survivors"]}
+    return {f"rlsdk/{key}": verdict for key, verdict in found.items()}
 
 
 def page() -> str:
@@ -198,7 +206,8 @@ def main() -> None:
         chosen = [each for each in sampled(options.sample, options.seed, options.keys) if each.key() not in done]
         try_mutants(chosen, options.traces, results, options.budget)
     else:
-        print("\n".join(mutant.key() for mutant in mutants()))
+        known = verdicts()
+        print("\n".join("\t".join(filter(None, (key, known.get(key)))) for key in (each.key() for each in mutants())))
 
 
 if __name__ == "__main__":
