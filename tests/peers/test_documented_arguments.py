@@ -135,7 +135,7 @@ class Resets(gym.Wrapper[Any, Any, Any, Any]):
 
 @pytest.mark.parametrize("truncates", [True, False])
 def test_a_loaded_memory_ends_the_running_episode_unless_it_must_not(truncates: bool, tmp_path: Path) -> None:
-    """The newest row of the file is no step before the next step of this environment."""
+    """The newest row of the file does not come before the next step of this environment."""
     tqc().learn(30).save_replay_buffer(tmp_path / "rows")
     env = Resets()
     agent = tqc(env=env).learn(20)
