@@ -109,19 +109,20 @@ def _resize(agent: AssembledAgent, num_envs: int) -> None:
         agent.preprocessing.normalizer.freeze(normalizer.frozen)
 
 
+@in_plain_modes
 def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
     """A copy of an agent, with a copy of its environment, that continues exactly as `agent` would.
 
     Raises:
         UsageError: the environment cannot be copied, or layers of the networks were replaced.
     """
-    made = type(agent).__new__(type(agent))
-    memo[id(agent)] = made
+    made = memo[id(agent)] = type(agent).__new__(type(agent))
     own = {name: deepcopy(value, memo) for name, value in vars(agent).items() if name != "_assembled"}
     vars(made).update({**own, "_assembled": _assembled(agent._assembled, memo)})
     return made
 
 
+@in_plain_modes
 def acting_copy(agent: AgentT, settings: Mapping[str, object]) -> AgentT:
     """A copy of an agent without environment and training; see `Agent.acting_copy`."""
     own, made = agent._assembled, type(agent).__new__(type(agent))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.agent import agent_file
-from rlsdk.agent.assembled import AssembledAgent, StoredCursor, require_same_layers
+from rlsdk.agent.assembled import AssembledAgent, StoredCursor, in_plain_modes, require_same_layers
 from rlsdk.environments import OpaqueValue, on_device
 from rlsdk.environments.states.capture import read_state
 from rlsdk.environments.vector.connected import fingerprint_of
@@ -231,6 +231,7 @@ def require_room(agent: AssembledAgent) -> None:
         require_memory(buffer.bytes_required(), "the replay buffer", advice)
 
 
+@in_plain_modes
 def restore_replay(agent: AssembledAgent) -> None:
     """Restore the replay buffer from the file that the agent was loaded from, unless this has been done.
 
