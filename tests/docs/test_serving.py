@@ -77,7 +77,9 @@ def equal(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("body", ["[0.1, 0.2]", "[NaN, 0, 0, 0]", "[1e308, 0, 0, 0]", "[]", '["x", 0, 0, 0]', "{}", "[[0, 0, 0, 0]]"])
+@pytest.mark.parametrize(
+    "body", ["[0.1, 0.2]", "[NaN, 0, 0, 0]", "[1e308, 0, 0, 0]", "[]", '["x", 0, 0, 0]', "{}", "[[0, 0, 0, 0]]"]
+)
 def test_wrong_input_is_refused_and_changes_no_state(service: Mapping[str, Any], body: str) -> None:
     with client_of(service) as client:
         played(client, "a")
