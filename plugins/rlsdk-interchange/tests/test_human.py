@@ -277,7 +277,7 @@ def test_a_gamepad(window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     post(window, "JOYAXISMOTION", axis=1, value=0.5)
     post(window, "JOYAXISMOTION", axis=1, value=-0.05)
     window.held(PICTURE)
-    assert set(window.held(PICTURE)) == {"trigger1"}, "sticks that nobody touches report small values"
+    assert set(window.held(PICTURE)) == {"trigger1"}, "sticks at rest report small values"
     post(window, "JOYAXISMOTION", axis=5, value=-1.0)
     assert "trigger5" not in window.held(PICTURE), "a trigger rests at -1"
     post(window, "JOYAXISMOTION", axis=5, value=1.2)

@@ -21,7 +21,7 @@ from rlsdk_interchange.recording import PlayerLeftError, record_episodes
 FRAMES_PER_SECOND = 15
 LEAVE = "escape"
 DEAD_ZONE = 0.1
-"""Sticks that nobody touches report values up to about this."""
+"""Sticks at rest report values up to about this."""
 
 
 class Controls(Protocol):
@@ -179,7 +179,7 @@ def _picture(envs: Any) -> Any:
 def _declared(envs: Any) -> dict[str, int]:
     """Return the single keys that an environment declares in `get_keys_to_action`, as gymnasium's `play` reads them.
 
-    Actions that are no whole numbers, as those of a Box space, are left out.
+    Actions that are arrays, as those of a Box space, are left out.
     """
     try:
         combinations = envs.env_method("get_keys_to_action")[0]
