@@ -127,7 +127,7 @@ def test_settings_change_between_two_calls_of_learn(tmp_path: Path) -> None:
     agent.learn(5)
     agent.threshold = 1.0
     agent.learn(5)
-    assert agent.parts.algorithm.weight.coefficient.learned
+    assert agent.parts.algorithm.weight.learned is not None
     assert agent.train(1)["train/alpha"] == pytest.approx(2.0, rel=0.1)
 
 

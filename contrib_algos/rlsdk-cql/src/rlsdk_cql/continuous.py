@@ -156,7 +156,7 @@ class ConservativeActorCritic:
             "actor_optimizer": self.actor_optimizer.state_dict(),
             "critic_optimizer": self.optimizer.state_dict(),
             "entropy": self.entropy.state_dict(),
-            "weight": self.weight.coefficient.state_dict(),
+            "weight": self.weight.state_dict(),
             "counters": {"updates": self.updates},
         }
 
@@ -166,7 +166,7 @@ class ConservativeActorCritic:
         self.actor_optimizer.load_state_dict(state["actor_optimizer"])
         self.optimizer.load_state_dict(state["critic_optimizer"])
         self.entropy.load_state_dict(state["entropy"])
-        self.weight.coefficient.load_state_dict(state["weight"])
+        self.weight.load_state_dict(state.get("weight", {}))
         self.updates = count_in(state["counters"], "updates")
 
 

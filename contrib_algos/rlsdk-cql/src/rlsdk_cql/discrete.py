@@ -72,10 +72,10 @@ class ConservativeQLearning:
         return {
             "target": self.target.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "weight": self.weight.coefficient.state_dict(),
+            "weight": self.weight.state_dict(),
         }
 
     def load_state_dict(self, state: State, /) -> None:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.weight.coefficient.load_state_dict(state["weight"])
+        self.weight.load_state_dict(state.get("weight", {}))

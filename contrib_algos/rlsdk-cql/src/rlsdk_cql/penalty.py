@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from rlsdk.interfaces import State
 from rlsdk.updates import EntropyCoefficient
 
 
@@ -63,21 +64,33 @@ class PenaltyWeight:
 
     def __init__(self, alpha: float, threshold: float | None, rate: float, device: str) -> None:
         """`rate`: the first learning rate."""
+        self.rate, self.device = rate, device
+        self._begin(alpha, threshold)
+
+    def _begin(self, alpha: float, threshold: float | None) -> None:
         self.alpha, self.threshold = alpha, threshold
-        # the same dual step as for the entropy, with the penalty in place of the log-probability
-        value = alpha if threshold is None else f"auto_{alpha}"
-        self.coefficient = EntropyCoefficient(value, 0.0 if threshold is None else -threshold, rate, device)
-        self.coefficient.log_alpha.requires_grad_(threshold is not None)
+        self.fixed = torch.tensor(alpha, device=self.device)
+        self.learned: EntropyCoefficient | None = None
+        if threshold is not None:
+            # the same dual step as for the entropy, with the penalty in place of the log-probability
+            self.learned = EntropyCoefficient(f"auto_{alpha}", -threshold, self.rate, self.device)
 
     def reconfigure(self, alpha: float, threshold: float | None) -> None:
-        """Use new settings from the next update on. A learned weight continues unless a setting changed."""
-        if (alpha, threshold) != (self.alpha, self.threshold):
-            self.coefficient.begin(alpha if threshold is None else f"auto_{alpha}")
-            self.coefficient.target_entropy = 0.0 if threshold is None else -threshold
-            self.coefficient.log_alpha.requires_grad_(threshold is not None)
-        self.alpha, self.threshold = alpha, threshold
+        """Use new settings from the next update on. A learned weight continues with another threshold."""
+        if self.learned is not None and threshold is not None and alpha == self.alpha:
+            self.threshold, self.learned.target_entropy = threshold, -threshold
+        elif (alpha, threshold) != (self.alpha, self.threshold):
+            self._begin(alpha, threshold)
 
     def update(self, penalty: Tensor, rate: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return (alpha before this update, 0-d; metrics), given penalties of any shape."""
-        alpha, _ = self.coefficient.update(penalty, rate)
+        alpha = self.fixed if self.learned is None else self.learned.update(penalty, rate)[0]
         return alpha, {"train/penalty": penalty.mean(), "train/alpha": alpha}
+
+    def state_dict(self) -> State:
+        return {} if self.learned is None else {"learned": self.learned.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore a learned weight. One that was constant in the other training begins at `alpha`."""
+        if self.learned is not None and "learned" in state:
+            self.learned.load_state_dict(state["learned"])

@@ -83,16 +83,18 @@ def _of_choices(networks: Mapping[str, Any], batch: Transitions, config: CQLConf
 
 def _weight(networks: Mapping[str, Any], config: CQLConfig) -> Tensor:
     """Alpha, the weight of the penalty, 0-d."""
-    log_alpha: Tensor = networks["algorithm.weight.coefficient.log_alpha"]
-    return torch.tensor(config.alpha) if config.threshold is None else log_alpha.detach().exp().squeeze()
+    if config.threshold is None:
+        return torch.tensor(config.alpha)
+    log_alpha: Tensor = networks["algorithm.weight.learned.log_alpha"]
+    return log_alpha.detach().exp().squeeze()
 
 
 def _dual(networks: Mapping[str, Any], config: CQLConfig, penalty: Tensor) -> dict[str, Tensor]:
     """The loss of log alpha, 0-d; nothing if alpha is constant."""
     if config.threshold is None:
         return {}
-    log_alpha = networks["algorithm.weight.coefficient.log_alpha"]
-    return {"algorithm.weight.coefficient.optimizer": -(log_alpha * (penalty.detach().mean() - config.threshold)).sum()}
+    log_alpha = networks["algorithm.weight.learned.log_alpha"]
+    return {"algorithm.weight.learned.optimizer": -(log_alpha * (penalty.detach().mean() - config.threshold)).sum()}
 
 
 def _sampled(actor: Any, features: object, noise: float) -> tuple[Tensor, Tensor]:
