@@ -185,6 +185,9 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
         learner(free)
     with pytest.raises(UsageError, match="needs an environment"):
         learner(data, fine_tuning=True)
+    pendulum = random_dataset(_env(), tmp_path / "pendulum")
+    with pytest.raises(SettingsError, match="no room for one step of 2 environments"):
+        learner(pendulum, make_vec_env("Pendulum-v1", 2), fine_tuning=True, buffer_size=1)
     with pytest.raises(SettingsError, match="must be a positive number"):
         cosine(-1.0)
     settings: list[dict[str, Any]] = [

@@ -20,7 +20,7 @@ def build(context: BuildContext, config: IQLConfig) -> Parts:
     Raises:
         UnsupportedSpaceError: the action space is a Box without bounds, a Dict or a Tuple, or the policy does not fit the
             observations.
-        SettingsError: there is no data set.
+        SettingsError: there is no data set, or the buffer of fine-tuning is smaller than one step.
     """
     require_spaces(context, "IQL", actions=ACTIONS)
     if config.dataset is None:
@@ -31,6 +31,10 @@ def build(context: BuildContext, config: IQLConfig) -> Parts:
     if not config.fine_tuning:
         recorded = RecordedTransitions(config.dataset, context, gamma=config.gamma)
         return Parts(policy=policy, algorithm=update, plan=OfflinePlan(config.batch_size), buffer=recorded)
+    if config.buffer_size < context.num_envs:
+        raise SettingsError(
+            f"buffer_size = {config.buffer_size} has no room for one step of {context.num_envs} environments; enlarge it"
+        )
     both = RecordedAndCollected(config.dataset, context, gamma=config.gamma, capacity=config.buffer_size)
     # from the first step on, because the recorded steps suffice for updates
     plan = OffPolicyPlan(1, config.gradient_steps, config.batch_size, learning_starts=0)
