@@ -54,15 +54,16 @@ def as_features_extractor(value: object) -> object:
 
 
 def as_module_class(value: ValueT) -> ValueT:
-    """Check a class or function that makes a torch module, or None.
+    """Check a class or function that makes a torch module, the name of one that a package offers, or None.
 
-    Files store only its name, so it must be given again when the agent is loaded.
+    Files store only the name of a class, so it must be given again when the agent is loaded. Names need not be.
     """
     # A table is what a file stores of a class; loading asks for the class itself.
-    if value is None or callable(value) or isinstance(value, Mapping):
+    if value is None or callable(value) or isinstance(value, Mapping | str):
         return value
     raise SettingsError(
-        f"{value!r} is not a class; give a class derived from torch.nn.Module, or a function that makes one"
+        f"{value!r} is not a class; give a class derived from torch.nn.Module, a function that makes one, or a name"
+        " such as 'mlp' of rlsdk-networks"
     )
 
 
@@ -208,6 +209,15 @@ class ActorAndCriticsConfig(NetworkConfig):
 
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(default=None, converter=as_net_arch)
     n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
+    subset_size: int | None = attrs.field(
+        default=None,
+        validator=in_range(1),
+        metadata=described(
+            "number of target critics, drawn anew in each update, that make the target; the actor of SAC and CrossQ"
+            " then maximizes the mean of all critics; none = all, and their minimum",
+            source="arXiv:2101.05982",
+        ),
+    )
     share_features_extractor: bool = attrs.field(
         default=False,
         metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),
@@ -224,6 +234,10 @@ class ActorAndCriticsConfig(NetworkConfig):
         ),
     )
     critic_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)
+
+    def __attrs_post_init__(self) -> None:
+        if self.subset_size is not None and self.subset_size > self.n_critics:
+            raise ValueError(f"subset_size = {self.subset_size} of {self.n_critics} critics; raise n_critics")
 
 
 @attrs.frozen(kw_only=True)

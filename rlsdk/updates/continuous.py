@@ -19,18 +19,35 @@ from rlsdk.kernels.factory import graphed
 from rlsdk.kernels.protocol import Learned
 from rlsdk.math.values import clipped_double_q, squared_error, td_error
 from rlsdk.networks.continuous import DeterministicActor, SquashedActor, smoothed
-from rlsdk.networks.critics import ContinuousCritics, OwnCritics
+from rlsdk.networks.critics import ContinuousCritics, OwnCritics, mean_value
 from rlsdk.networks.layers import architecture, has_train_mode
 from rlsdk.records import Metrics, Observation, Transitions
 from rlsdk.runtime.process import count_in
 from rlsdk.settings.action_noise import require_noise_stays
-from rlsdk.settings.actor_critic import NetworkConfig
+from rlsdk.settings.actor_critic import ActorAndCriticsConfig, NetworkConfig
 from rlsdk.settings.off_policy import DeterministicSettings, SoftActorCriticConfig, parse_entropy_coefficient
 from rlsdk.updates.optimizer import FlatOptimizer
 
 ConfigT = TypeVar("ConfigT", bound=SoftActorCriticConfig)
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
+
+
+Chosen = Tensor | None
+"""The indices of the critics that make the target, int64 [M]; None: all."""
+
+
+def random_subset(networks: ActorAndCriticsConfig, generator: Generator) -> Chosen:
+    """Draw `subset_size` of the critics: arXiv:2101.05982, algorithm 1. Without this setting nothing is drawn."""
+    if networks.subset_size is None:
+        return None
+    order = torch.randperm(networks.n_critics, generator=generator, device=generator.device)
+    return order[: networks.subset_size]
+
+
+def of_chosen(values: Tensor, chosen: Chosen) -> Tensor:
+    """The values [M, N, K] of the chosen critics, given those of all, [C, N, K]."""
+    return values if chosen is None else values[chosen]
 
 
 class SoftActorCritic(Generic[ConfigT]):
@@ -92,8 +109,9 @@ class SoftActorCritic(Generic[ConfigT]):
         rate, shape = self.config.learning_rate(1.0 - progress), (2, len(batch.reward), self.actor.scale.size)
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
+        chosen = random_subset(self.config.policy_kwargs, self.generator)
         moves_target = trained.updates % self.config.target_update_interval == 0
-        metrics, trained.td_error = self._learn((batch, noise), rate, moves_target)
+        metrics, trained.td_error = self._learn((batch, noise, chosen), rate, moves_target)
         trained.updates += 1
         # reading a number waits for a GPU, so not after every update
         if self.entropy.learned and trained.updates % UPDATES_BETWEEN_CHECKS == 0:
@@ -101,7 +119,7 @@ class SoftActorCritic(Generic[ConfigT]):
         return metrics
 
     @graphed("updates", "td_error", "warned")
-    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, moves_target: bool) -> Learned:
+    def _learn(self, inputs: tuple[Transitions, Tensor, Chosen], rate: float, moves_target: bool) -> Learned:
         """Learn from N transitions; `noise` [2, N, A] is for two evaluations of the actor. Returns metrics and TD errors."""
         # For SAC and a learned alpha, this makes one step of each optimizer along the gradient of these losses. Kernels
         # compute them (`evaluate`, and `loss` of the critics); the contract clause `formula.reference` compares both:
@@ -110,7 +128,7 @@ class SoftActorCritic(Generic[ConfigT]):
         #   entropy_loss = -log_alpha * (log_pi.detach() + target_entropy).mean()    # arXiv:1812.05905, eq. 17
         #   critic_loss = 0.5 * (critics(s, action) - y.detach()).square().mean(1).sum()    # eq. 5
         #   actor_loss = (alpha * log_pi - critics(s, a).amin(0)).mean()    # eq. 9
-        (batch, noise), actor, critics, trained = inputs, self.actor, self.critics, self.trained
+        (batch, noise, chosen), actor, critics, trained = inputs, self.actor, self.critics, self.trained
         seen, scale = batch.observation.features, actor.scale
         (action, log_prob), vjp = actor.evaluate(actor.encoder(seen), noise[0])
         # the target and the actor's loss use alpha as it was before its own step, as the peers do
@@ -119,7 +137,7 @@ class SoftActorCritic(Generic[ConfigT]):
             observation, target = batch.next_observation.features, self.target.network
             (next_action, next_log_prob), _ = actor.evaluate(actor.encoder(observation), noise[1])
             next_values, _ = target.evaluate(target.encoder(observation), next_action)
-            wanted = self.critic_loss.target(next_values, next_log_prob, alpha, batch)
+            wanted = self.critic_loss.target(of_chosen(next_values, chosen), next_log_prob, alpha, batch)
         # the actor's loss alone trains an encoder that both share
         with torch.set_grad_enabled(not trained.shared):
             features = critics.encoder(seen)
@@ -131,7 +149,9 @@ class SoftActorCritic(Generic[ConfigT]):
         # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
         with torch.no_grad():
             features = critics.encoder(seen)
-        value, grad = critics.action_gradient(features, action, self.critic_loss.actor_value)
+        # the minimum of many critics would be pessimistic without bound (arXiv:2101.05982, algorithm 1)
+        value_of = self.critic_loss.actor_value if chosen is None else mean_value
+        value, grad = critics.action_gradient(features, action, value_of)
         self.actor_optimizer.zero_grad()
         vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
         self.actor_optimizer.step(rate)
@@ -290,11 +310,12 @@ class DeterministicActorCritic:
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
         trains_actor = trained.updates % self.config.policy_delay == 0
-        metrics, trained.td_error = self._learn((batch, noise), rate, trains_actor)
+        chosen = random_subset(self.config.policy_kwargs, self.generator)
+        metrics, trained.td_error = self._learn((batch, noise, chosen), rate, trains_actor)
         return metrics
 
     @graphed("updates", "td_error")
-    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, trains_actor: bool) -> Learned:
+    def _learn(self, inputs: tuple[Transitions, Tensor, Chosen], rate: float, trains_actor: bool) -> Learned:
         """Train the critics, and perhaps the actor, on N transitions, given noise [N, A]; returns metrics and TD errors."""
         # One step of each optimizer along the gradient of these losses (arXiv:1802.09477, algorithm 1). Kernels compute
         # them (`evaluate`); the contract clause `formula.reference` of TD3 compares both:
@@ -302,8 +323,8 @@ class DeterministicActorCritic:
         #   y = r + discount * target_critics(s_next, a_next).amin(0)    # eq. 10
         #   critic_loss = (critics(s, action) - y).square().mean(1).sum()
         #   actor_loss = -critics(s, actor(s))[0].mean()    # only every `policy_delay` updates
-        (batch, noise), actor, critics, trained = inputs, self.actor, self.critics, self.trained
-        wanted = self._target(batch, noise)
+        (batch, noise, chosen), actor, critics, trained = inputs, self.actor, self.critics, self.trained
+        wanted = self._target(batch, noise, chosen)
         # the actor's loss alone trains an encoder that both share
         with torch.set_grad_enabled(not trained.shared):
             features = critics.encoder(batch.observation.features)
@@ -325,7 +346,7 @@ class DeterministicActorCritic:
         return metrics, None if batch.weight is None else td_error(values, wanted)
 
     @torch.no_grad()
-    def _target(self, batch: Transitions, noise: Tensor) -> Tensor:
+    def _target(self, batch: Transitions, noise: Tensor, chosen: Chosen) -> Tensor:
         """The targets y [N, 1] = r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
         config, observation = self.config, batch.next_observation.features
         actor, critics = self.actor_target.network, self.critic_target.network
@@ -333,6 +354,7 @@ class DeterministicActorCritic:
         action, _ = actor.evaluate(actor.encoder(observation))
         action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)
         values, _ = critics.evaluate(critics.encoder(observation), action)
+        values = of_chosen(values, chosen)
         # a bonus of 0: TD3 has no entropy term
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
 
