@@ -16,12 +16,12 @@ from torch import Generator, Tensor, nn
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure
 from rlsdk.kernels.factory import graphed
-from rlsdk.kernels.protocol import Learned
+from rlsdk.kernels.protocol import Learned, SampledVjp
 from rlsdk.math.values import clipped_double_q, squared_error, td_error
 from rlsdk.networks.continuous import DeterministicActor, SquashedActor, smoothed
-from rlsdk.networks.critics import ContinuousCritics, OwnCritics, mean_value
+from rlsdk.networks.critics import ContinuousCritics, OwnCritics, ValueOf, mean_value
 from rlsdk.networks.layers import architecture, has_train_mode
-from rlsdk.records import Metrics, Observation, Transitions
+from rlsdk.records import Features, Metrics, Observation, Transitions
 from rlsdk.runtime.process import count_in
 from rlsdk.settings.action_noise import require_noise_stays
 from rlsdk.settings.actor_critic import ActorAndCriticsConfig, NetworkConfig
@@ -111,7 +111,8 @@ class SoftActorCritic(Generic[ConfigT]):
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
         chosen = random_subset(self.config.policy_kwargs, self.generator)
         moves_target = trained.updates % self.config.target_update_interval == 0
-        metrics, trained.td_error = self._learn((batch, noise, chosen), rate, moves_target)
+        trains_actor = (trained.updates + 1) % self.config.policy_delay == 0
+        metrics, trained.td_error = self._learn((batch, noise, chosen), rate, moves_target, trains_actor)
         trained.updates += 1
         # reading a number waits for a GPU, so not after every update
         if self.entropy.learned and trained.updates % UPDATES_BETWEEN_CHECKS == 0:
@@ -119,7 +120,9 @@ class SoftActorCritic(Generic[ConfigT]):
         return metrics
 
     @graphed("updates", "td_error", "warned")
-    def _learn(self, inputs: tuple[Transitions, Tensor, Chosen], rate: float, moves_target: bool) -> Learned:
+    def _learn(
+        self, inputs: tuple[Transitions, Tensor, Chosen], rate: float, moves_target: bool, trains_actor: bool
+    ) -> Learned:
         """Learn from N transitions; `noise` [2, N, A] is for two evaluations of the actor. Returns metrics and TD errors."""
         # For SAC and a learned alpha, this makes one step of each optimizer along the gradient of these losses. Kernels
         # compute them (`evaluate`, and `loss` of the critics); the contract clause `formula.reference` compares both:
@@ -130,9 +133,12 @@ class SoftActorCritic(Generic[ConfigT]):
         #   actor_loss = (alpha * log_pi - critics(s, a).amin(0)).mean()    # eq. 9
         (batch, noise, chosen), actor, critics, trained = inputs, self.actor, self.critics, self.trained
         seen, scale = batch.observation.features, actor.scale
-        (action, log_prob), vjp = actor.evaluate(actor.encoder(seen), noise[0])
-        # the target and the actor's loss use alpha as it was before its own step, as the peers do
-        alpha, metrics = self.entropy.update(log_prob, rate)
+        metrics: dict[str, Tensor] = {}
+        alpha, sampled = self.entropy.value, None
+        if trains_actor:
+            sampled = actor.evaluate(actor.encoder(seen), noise[0])
+            # the target and the actor's loss use alpha as it was before its own step, as the peers do
+            alpha, metrics = self.entropy.update(sampled[0][1], rate)
         with torch.no_grad():
             observation, target = batch.next_observation.features, self.target.network
             (next_action, next_log_prob), _ = actor.evaluate(actor.encoder(observation), noise[1])
@@ -146,20 +152,33 @@ class SoftActorCritic(Generic[ConfigT]):
         trained.optimizer.zero_grad()
         critic_vjp(critic_grad)
         trained.optimizer.step(rate)
-        # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
-        with torch.no_grad():
-            features = critics.encoder(seen)
-        # the minimum of many critics would be pessimistic without bound (arXiv:2101.05982, algorithm 1)
-        value_of = self.critic_loss.actor_value if chosen is None else mean_value
-        value, grad = critics.action_gradient(features, action, value_of)
-        self.actor_optimizer.zero_grad()
-        vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
-        self.actor_optimizer.step(rate)
+        if sampled is not None:
+            value_of = self.critic_loss.actor_value if chosen is None else mean_value
+            metrics = {"train/actor_loss": self._train_actor(seen, sampled, value_of, alpha, rate), **metrics}
         if moves_target:
             self.target.update(self.config.tau)
         # errors are for priorities, which only batches with importance weights have
         error = None if batch.weight is None else td_error(values, wanted)
-        return {"train/critic_loss": critic_loss, "train/actor_loss": alpha * log_prob.mean() - value, **metrics}, error
+        return {"train/critic_loss": critic_loss, "train/ent_coef": alpha, **metrics}, error
+
+    def _train_actor(
+        self,
+        seen: Features,
+        sampled: tuple[tuple[Tensor, Tensor], SampledVjp],
+        value_of: ValueOf,
+        alpha: Tensor,
+        rate: float,
+    ) -> Tensor:
+        """Make a step of the actor, given its actions for N observations; returns its loss, 0-d."""
+        (action, log_prob), vjp = sampled
+        # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
+        with torch.no_grad():
+            features = self.critics.encoder(seen)
+        value, grad = self.critics.action_gradient(features, action, value_of)
+        self.actor_optimizer.zero_grad()
+        vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
+        self.actor_optimizer.step(rate)
+        return alpha * log_prob.mean() - value
 
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
