@@ -213,8 +213,8 @@ class ActorAndCriticsConfig(NetworkConfig):
         default=None,
         validator=in_range(1),
         metadata=described(
-            "number of target critics, drawn anew in each update, that make the target; the actor of SAC and CrossQ"
-            " then maximizes the mean of all critics; none = all, and their minimum",
+            "random critics that make the target in an update (REDQ); an actor of SAC and CrossQ maximizes the mean"
+            " value then, not the smallest; none = every critic",
             source="arXiv:2101.05982",
         ),
     )

@@ -81,29 +81,14 @@ class Dropout(nn.Module):
 
 
 def inputs_of(space: spaces.Space[object], sizes: Sequence[int]) -> tuple[int, int]:
-    """Return (number of inputs, number of outputs) of a network for a space, and for actions if there are two `sizes`.
+    """Return (number of inputs, number of outputs) for a space, and for actions if there are two `sizes`.
 
     Raises:
-        SettingsError: the space contains images, which a dense layer does not suit.
+        SettingsError: there are more sizes.
     """
-    leaves = _leaves(space)
-    if any(isinstance(leaf, spaces.Box) and len(leaf.shape) == 3 for leaf in leaves):
-        raise SettingsError(
-            "the networks 'mlp' and 'simba' read vectors, and the observation space has images; leave the network out and"
-            " use CnnPolicy or MultiInputPolicy"
-        )
     if len(sizes) not in (1, 2):
         raise SettingsError(f"a network is made with (space, [actions,] outputs), not with {len(sizes)} sizes")
-    return sum(flatdim(leaf) for leaf in leaves) + sum(sizes[:-1]), sizes[-1]
-
-
-def _leaves(space: spaces.Space[object]) -> list[spaces.Space[object]]:
-    """The spaces inside a Dict or a Tuple, in the order in which `flattened` joins them."""
-    if isinstance(space, spaces.Dict):
-        return [leaf for inner in space.spaces.values() for leaf in _leaves(inner)]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for inner in space.spaces for leaf in _leaves(inner)]
-    return [space]
+    return flatdim(space) + sum(sizes[:-1]), sizes[-1]
 
 
 def flattened(features: Features, actions: Tensor | None) -> Tensor:
@@ -151,7 +136,7 @@ class DenseNetwork(nn.Module):
         """Build the layers.
 
         Args:
-            observation_space: the space of preprocessed observations: vectors, or a Dict or Tuple of them.
+            observation_space: the space of preprocessed observations, which are flattened and joined.
             sizes: the number of outputs; for a critic of actions, the number of action dimensions before it.
             net_arch: the widths of the hidden layers.
             activation_fn: a key of `ACTIVATIONS`.
@@ -159,7 +144,7 @@ class DenseNetwork(nn.Module):
             dropout: the probability that a unit is 0 in a training pass, for critics. Target critics have it too.
 
         Raises:
-            SettingsError: the space has images, or a setting is outside its range.
+            SettingsError: a setting is outside its range.
         """
         super().__init__()
         inputs, outputs = inputs_of(observation_space, sizes)
@@ -211,14 +196,14 @@ class ResidualNetwork(nn.Module):
         """Build the layers, with orthogonal and, in the blocks, He initial weights.
 
         Args:
-            observation_space: the space of preprocessed observations: vectors, or a Dict or Tuple of them.
+            observation_space: the space of preprocessed observations, which are flattened and joined.
             sizes: the number of outputs; for a critic of actions, the number of action dimensions before it.
             width: the number of features; None: 512 for a critic of actions, else 128.
             blocks: the number of blocks; None: 2 for a critic of actions, else 1.
             expansion: the hidden layer of a block has `expansion * width` units.
 
         Raises:
-            SettingsError: the space has images, or a setting is outside its range.
+            SettingsError: a setting is outside its range.
         """
         super().__init__()
         inputs, outputs = inputs_of(observation_space, sizes)
