@@ -95,7 +95,7 @@ def networks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-bod
 def distributions() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Return name -> function (action space, width of the latent) that makes an action head, for `action_distribution`.
 
-    `rlsdk.networks.build_actor_critic` describes heads. An `RlsdkError` says which spaces a head is for.
+    `rlsdk.networks.build_actor_critic` describes heads. They raise an `RlsdkError` for other action spaces.
     """
 
 

@@ -235,10 +235,6 @@ class ActorAndCriticsConfig(NetworkConfig):
     )
     critic_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)
 
-    def __attrs_post_init__(self) -> None:
-        if self.subset_size is not None and self.subset_size > self.n_critics:
-            raise ValueError(f"subset_size = {self.subset_size} of {self.n_critics} critics; raise n_critics")
-
 
 @attrs.frozen(kw_only=True)
 class ActorCriticConfig(NetworkConfig):

@@ -10,7 +10,6 @@ from rlsdk.updates.continuous import DeterministicActorCritic as DeterministicAc
 from rlsdk.updates.continuous import EntropyCoefficient as EntropyCoefficient
 from rlsdk.updates.continuous import SoftActorCritic as SoftActorCritic
 from rlsdk.updates.continuous import TargetNetwork as TargetNetwork
-from rlsdk.updates.continuous import of_chosen as of_chosen
 from rlsdk.updates.continuous import random_subset as random_subset
 from rlsdk.updates.minibatches import PolicyBatch as PolicyBatch
 from rlsdk.updates.minibatches import in_order as in_order

@@ -16,12 +16,12 @@ from torch import Generator, Tensor, nn
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure
 from rlsdk.kernels.factory import graphed
-from rlsdk.kernels.protocol import Learned, SampledVjp
+from rlsdk.kernels.protocol import Learned
 from rlsdk.math.values import clipped_double_q, squared_error, td_error
 from rlsdk.networks.continuous import DeterministicActor, SquashedActor, smoothed
-from rlsdk.networks.critics import ContinuousCritics, OwnCritics, ValueOf, mean_value
+from rlsdk.networks.critics import ContinuousCritics, OwnCritics, mean_value
 from rlsdk.networks.layers import architecture, has_train_mode
-from rlsdk.records import Features, Metrics, Observation, Transitions
+from rlsdk.records import Metrics, Observation, Transitions
 from rlsdk.runtime.process import count_in
 from rlsdk.settings.action_noise import require_noise_stays
 from rlsdk.settings.actor_critic import ActorAndCriticsConfig, NetworkConfig
@@ -37,17 +37,10 @@ Chosen = Tensor | None
 """The indices of the critics that make the target, int64 [M]; None: all."""
 
 
-def random_subset(networks: ActorAndCriticsConfig, generator: Generator) -> Chosen:
-    """Draw `subset_size` of the critics: arXiv:2101.05982, algorithm 1. Without this setting nothing is drawn."""
-    if networks.subset_size is None:
-        return None
+def random_subset(networks: ActorAndCriticsConfig, generator: Generator) -> Tensor:
+    """Draw the indices of `subset_size` critics, int64 [M]: arXiv:2101.05982, algorithm 1."""
     order = torch.randperm(networks.n_critics, generator=generator, device=generator.device)
     return order[: networks.subset_size]
-
-
-def of_chosen(values: Tensor, chosen: Chosen) -> Tensor:
-    """The values [M, N, K] of the chosen critics, given those of all, [C, N, K]."""
-    return values if chosen is None else values[chosen]
 
 
 class SoftActorCritic(Generic[ConfigT]):
@@ -109,7 +102,8 @@ class SoftActorCritic(Generic[ConfigT]):
         rate, shape = self.config.learning_rate(1.0 - progress), (2, len(batch.reward), self.actor.scale.size)
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
-        chosen = random_subset(self.config.policy_kwargs, self.generator)
+        networks = self.config.policy_kwargs
+        chosen = None if networks.subset_size is None else random_subset(networks, self.generator)
         moves_target = trained.updates % self.config.target_update_interval == 0
         trains_actor = (trained.updates + 1) % self.config.policy_delay == 0
         metrics, trained.td_error = self._learn((batch, noise, chosen), rate, moves_target, trains_actor)
@@ -133,17 +127,19 @@ class SoftActorCritic(Generic[ConfigT]):
         #   actor_loss = (alpha * log_pi - critics(s, a).amin(0)).mean()    # eq. 9
         (batch, noise, chosen), actor, critics, trained = inputs, self.actor, self.critics, self.trained
         seen, scale = batch.observation.features, actor.scale
-        metrics: dict[str, Tensor] = {}
-        alpha, sampled = self.entropy.value, None
         if trains_actor:
-            sampled = actor.evaluate(actor.encoder(seen), noise[0])
+            (action, log_prob), vjp = actor.evaluate(actor.encoder(seen), noise[0])
             # the target and the actor's loss use alpha as it was before its own step, as the peers do
-            alpha, metrics = self.entropy.update(sampled[0][1], rate)
+            alpha, metrics = self.entropy.update(log_prob, rate)
+        else:
+            alpha = self.entropy.value
+            metrics = {"train/ent_coef": alpha}
         with torch.no_grad():
             observation, target = batch.next_observation.features, self.target.network
             (next_action, next_log_prob), _ = actor.evaluate(actor.encoder(observation), noise[1])
             next_values, _ = target.evaluate(target.encoder(observation), next_action)
-            wanted = self.critic_loss.target(of_chosen(next_values, chosen), next_log_prob, alpha, batch)
+            next_values = next_values if chosen is None else next_values[chosen]
+            wanted = self.critic_loss.target(next_values, next_log_prob, alpha, batch)
         # the actor's loss alone trains an encoder that both share
         with torch.set_grad_enabled(not trained.shared):
             features = critics.encoder(seen)
@@ -152,33 +148,21 @@ class SoftActorCritic(Generic[ConfigT]):
         trained.optimizer.zero_grad()
         critic_vjp(critic_grad)
         trained.optimizer.step(rate)
-        if sampled is not None:
+        if trains_actor:
+            # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
+            with torch.no_grad():
+                features = critics.encoder(seen)
             value_of = self.critic_loss.actor_value if chosen is None else mean_value
-            metrics = {"train/actor_loss": self._train_actor(seen, sampled, value_of, alpha, rate), **metrics}
+            value, grad = critics.action_gradient(features, action, value_of)
+            self.actor_optimizer.zero_grad()
+            vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
+            self.actor_optimizer.step(rate)
+            metrics = {"train/actor_loss": alpha * log_prob.mean() - value, **metrics}
         if moves_target:
             self.target.update(self.config.tau)
         # errors are for priorities, which only batches with importance weights have
         error = None if batch.weight is None else td_error(values, wanted)
-        return {"train/critic_loss": critic_loss, "train/ent_coef": alpha, **metrics}, error
-
-    def _train_actor(
-        self,
-        seen: Features,
-        sampled: tuple[tuple[Tensor, Tensor], SampledVjp],
-        value_of: ValueOf,
-        alpha: Tensor,
-        rate: float,
-    ) -> Tensor:
-        """Make a step of the actor, given its actions for N observations; returns its loss, 0-d."""
-        (action, log_prob), vjp = sampled
-        # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
-        with torch.no_grad():
-            features = self.critics.encoder(seen)
-        value, grad = self.critics.action_gradient(features, action, value_of)
-        self.actor_optimizer.zero_grad()
-        vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
-        self.actor_optimizer.step(rate)
-        return alpha * log_prob.mean() - value
+        return {"train/critic_loss": critic_loss, **metrics}, error
 
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
@@ -329,7 +313,8 @@ class DeterministicActorCritic:
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
         trains_actor = trained.updates % self.config.policy_delay == 0
-        chosen = random_subset(self.config.policy_kwargs, self.generator)
+        networks = self.config.policy_kwargs
+        chosen = None if networks.subset_size is None else random_subset(networks, self.generator)
         metrics, trained.td_error = self._learn((batch, noise, chosen), rate, trains_actor)
         return metrics
 
@@ -373,7 +358,7 @@ class DeterministicActorCritic:
         action, _ = actor.evaluate(actor.encoder(observation))
         action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)
         values, _ = critics.evaluate(critics.encoder(observation), action)
-        values = of_chosen(values, chosen)
+        values = values if chosen is None else values[chosen]
         # a bonus of 0: TD3 has no entropy term
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
 

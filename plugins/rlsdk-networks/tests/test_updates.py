@@ -258,7 +258,7 @@ def test_normalization_of_crossq_leaves_these_critics_alone() -> None:
             "critic_class mlp cannot be made: .*'rate'; it is called",
         ),
         ({"critic_class": 3}, "3 is not a class; give a class .*, or a name such as 'mlp'"),
-        ({"subset_size": 3}, "subset_size = 3 of 2 critics; raise n_critics"),
+        ({"subset_size": 3}, "subset_size = 3 of n_critics = 2; raise n_critics"),
         ({"subset_size": 0}, "subset_size = 0 is outside"),
     ],
 )

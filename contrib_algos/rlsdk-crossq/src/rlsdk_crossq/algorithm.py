@@ -13,7 +13,7 @@ from rlsdk.records import Features, Metrics, Observation, Transitions
 from rlsdk.runtime import count_in
 from rlsdk.settings import require_noise_stays
 from rlsdk.tree import map_tensors
-from rlsdk.updates import EntropyCoefficient, FlatOptimizer, of_chosen, random_subset
+from rlsdk.updates import EntropyCoefficient, FlatOptimizer, random_subset
 from rlsdk_crossq.config import CrossQConfig
 from rlsdk_crossq.layers import batch_statistics
 
@@ -114,7 +114,8 @@ class CrossQUpdate:
         with batch_statistics(critics):
             every, vjp = critics.evaluate(features, action)
         values, next_values = every[:, :rows], every[:, rows:]
-        next_values = of_chosen(next_values, random_subset(self.config.policy_kwargs, self.generator))
+        if self.config.policy_kwargs.subset_size is not None:
+            next_values = next_values[random_subset(self.config.policy_kwargs, self.generator)]
         wanted = clipped_double_q(next_values, -alpha * next_log_prob, batch.reward, batch.discount)
         loss, grad = half_squared_error(values, wanted, weight=batch.weight)
         self.optimizer.zero_grad()
