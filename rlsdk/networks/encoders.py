@@ -315,6 +315,18 @@ LONGEST = 300
 """The maximum number of characters of a user's error in an error of rlsdk."""
 
 
+def named(hook: str, given: str | Callable[..., Any], what: str) -> Callable[..., Any]:
+    """Return what a package offers by the name `given`; a class or function is returned unchanged. `what` is for the error.
+
+    Raises:
+        SettingsError: no package offers the name, or more than one, or the package cannot be used.
+    """
+    try:
+        return extension(hook, given) if isinstance(given, str) else given
+    except PluginError as error:
+        raise SettingsError(f"{what}: {message_of(error)}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class UserClass:
     """A class, or a function that makes a module, from a user's settings."""
@@ -338,19 +350,13 @@ class UserClass:
         Raises:
             SettingsError: the class takes other arguments, raises an error, or makes no module.
         """
-        kind = self._of_a_package(self.kind) if isinstance(self.kind, str) else self.kind
+        kind = named("networks", self.kind, str(self))
         called = f"it is called with ({', '.join(first)}) and {self.setting.removesuffix('class')}kwargs {dict(self.arguments)}"
         with self.errors(f"{self} cannot be made", called):
             module: object = kind(*first.values(), **self.arguments)
         if not isinstance(module, nn.Module):
             raise SettingsError(f"{self} must give a torch.nn.Module, not {type(module).__name__}; {called}")
         return module
-
-    def _of_a_package(self, name: str) -> Callable[..., nn.Module]:
-        try:
-            return extension("networks", name)
-        except PluginError as error:
-            raise SettingsError(f"{self}: {message_of(error)}") from None
 
     @contextmanager
     def errors(self, what: str, remedy: str) -> Iterator[None]:

@@ -272,6 +272,14 @@ class ActorCriticConfig(NetworkConfig):
     share_features_extractor: bool = attrs.field(
         default=True, metadata=described("actor and critic share one features extractor")
     )
+    action_distribution: Any = attrs.field(
+        default=None,
+        converter=as_module_class,
+        metadata=described(
+            "distribution of actions: a name of a package, such as 'beta' of rlsdk-networks, or a function (action space,"
+            " width) that makes an action head; none = that of the action space"
+        ),
+    )
     actor_class: Any = attrs.field(default=None, converter=as_module_class)
     actor_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)
     critic_class: Any = attrs.field(default=None, converter=as_module_class)

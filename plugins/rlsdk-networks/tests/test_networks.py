@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlsdk.errors import SettingsError
-from rlsdk_networks import DenseNetwork, Dropout, ResidualNetwork
+from rlsdk_networks import MlpNetwork, SeededDropout, SimbaNetwork
 from rlsdk_networks.reference import dense, residual
 
 SPACE = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -39,7 +39,7 @@ def weights_of(network: nn.Module) -> dict[str, Any]:
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("net_arch", [[], [5], [6, 4, 5]])
 def test_dense_layers_equal_the_formula(layer_norm: bool, activation: str, net_arch: list[int]) -> None:
-    made = DenseNetwork(SPACE, 2, 4, net_arch=net_arch, activation_fn=activation, layer_norm=layer_norm)
+    made = MlpNetwork(SPACE, 2, 4, net_arch=net_arch, activation_fn=activation, layer_norm=layer_norm)
     network, seen, action = disturbed(made), inputs(7, 3), inputs(7, 2)
     wanted = dense(weights_of(network), torch.cat([seen, action], 1).numpy(), activation)
     np.testing.assert_allclose(network(seen, action).detach().numpy(), wanted, rtol=1e-12)
@@ -48,12 +48,12 @@ def test_dense_layers_equal_the_formula(layer_norm: bool, activation: str, net_a
 
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_residual_blocks_equal_the_formula(blocks: int) -> None:
-    network, seen = disturbed(ResidualNetwork(SPACE, 4, width=6, blocks=blocks, expansion=2)), inputs(7, 3)
+    network, seen = disturbed(SimbaNetwork(SPACE, 4, width=6, blocks=blocks, expansion=2)), inputs(7, 3)
     np.testing.assert_allclose(network(seen).detach().numpy(), residual(weights_of(network), seen.numpy()), rtol=1e-12)
 
 
 def test_the_sizes_of_simba_are_those_of_the_paper() -> None:
-    actor, critic = ResidualNetwork(SPACE, 4), ResidualNetwork(SPACE, 2, 1)
+    actor, critic = SimbaNetwork(SPACE, 4), SimbaNetwork(SPACE, 2, 1)
     assert (len(actor.blocks), actor.embedding.out_features) == (1, 128)
     assert (len(critic.blocks), critic.embedding.out_features, critic.blocks[0].first.out_features) == (2, 512, 2048)  # type: ignore[union-attr]
     variance = float(critic.blocks[0].first.weight.detach().var())  # type: ignore[union-attr, operator]
@@ -62,7 +62,7 @@ def test_the_sizes_of_simba_are_those_of_the_paper() -> None:
 
 
 def test_nested_observations_are_joined_in_the_order_of_their_space() -> None:
-    network = disturbed(DenseNetwork(NESTED, 2, net_arch=[5]))
+    network = disturbed(MlpNetwork(NESTED, 2, net_arch=[5]))
     a, b = inputs(4, 2, 2), inputs(4, 3)
     wanted = dense(weights_of(network), torch.cat([a.flatten(1), b], 1).numpy(), "relu")
     np.testing.assert_allclose(network({"a": a, "b": (b,)}).detach().numpy(), wanted, rtol=1e-12)
@@ -70,7 +70,7 @@ def test_nested_observations_are_joined_in_the_order_of_their_space() -> None:
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5])
 def test_zeros_are_independent_and_have_the_probability_of_the_rate(rate: float) -> None:
-    layer, ones = Dropout(rate), torch.ones(400, 500)
+    layer, ones = SeededDropout(rate), torch.ones(400, 500)
     found = torch.stack([layer(ones, True) for _ in range(5)])
     zero = found == 0.0
     entries, expected = zero.numel(), rate * zero.numel()
@@ -87,20 +87,20 @@ def test_zeros_are_independent_and_have_the_probability_of_the_rate(rate: float)
 
 
 def test_zeros_follow_from_the_state() -> None:
-    layer, x = Dropout(0.1), torch.ones(20, 50)
+    layer, x = SeededDropout(0.1), torch.ones(20, 50)
     layer(x, True)
-    twin, third = deepcopy(layer), Dropout(0.1)
+    twin, third = deepcopy(layer), SeededDropout(0.1)
     third.load_state_dict(layer.state_dict())
     after = layer(x, True)
     assert torch.equal(after, twin(x, True))
     assert torch.equal(after, third(x, True))
     assert not torch.equal(after, layer(x, True)), "every pass has other zeros"
     assert torch.equal(layer(x, False), x)
-    assert not torch.equal(Dropout(0.1)(x, True), Dropout(0.1)(x, True)), "every layer has other zeros"
+    assert not torch.equal(SeededDropout(0.1)(x, True), SeededDropout(0.1)(x, True)), "every layer has other zeros"
 
 
 def test_units_drop_in_training_and_in_target_critics() -> None:
-    critic, network = DenseNetwork(SPACE, 2, 1, dropout=0.5), DenseNetwork(SPACE, 2, dropout=0.5)
+    critic, network = MlpNetwork(SPACE, 2, 1, dropout=0.5), MlpNetwork(SPACE, 2, dropout=0.5)
     seen, action = inputs(3, 3).float(), inputs(3, 2).float()
 
     def varies(network: nn.Module, *given: Tensor) -> bool:
@@ -127,7 +127,7 @@ def test_units_drop_in_training_and_in_target_critics() -> None:
 )
 def test_wrong_settings_of_dense_layers_are_errors(arguments: dict[str, Any], wanted: str) -> None:
     with pytest.raises(SettingsError, match=wanted):
-        DenseNetwork(SPACE, 1, **arguments)
+        MlpNetwork(SPACE, 1, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_wrong_settings_of_dense_layers_are_errors(arguments: dict[str, Any], wa
 )
 def test_wrong_settings_of_residual_blocks_are_errors(arguments: dict[str, Any], wanted: str) -> None:
     with pytest.raises(SettingsError, match=wanted):
-        ResidualNetwork(SPACE, 1, **arguments)
+        SimbaNetwork(SPACE, 1, **arguments)

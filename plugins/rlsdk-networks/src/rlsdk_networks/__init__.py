@@ -7,9 +7,9 @@ from rlsdk.registry import public_names
 if TYPE_CHECKING:
     from rlsdk_networks.distributions import Beta as Beta
     from rlsdk_networks.distributions import Dirichlet as Dirichlet
-    from rlsdk_networks.networks import DenseNetwork as DenseNetwork
-    from rlsdk_networks.networks import Dropout as Dropout
-    from rlsdk_networks.networks import ResidualNetwork as ResidualNetwork
+    from rlsdk_networks.networks import MlpNetwork as MlpNetwork
+    from rlsdk_networks.networks import SeededDropout as SeededDropout
+    from rlsdk_networks.networks import SimbaNetwork as SimbaNetwork
     from rlsdk_networks.simplex import Simplex as Simplex
 
 __version__ = "0.1.0"
@@ -17,9 +17,9 @@ __version__ = "0.1.0"
 __getattr__, __dir__ = public_names(
     __name__,
     Beta="rlsdk_networks.distributions",
-    DenseNetwork="rlsdk_networks.networks",
+    MlpNetwork="rlsdk_networks.networks",
     Dirichlet="rlsdk_networks.distributions",
-    Dropout="rlsdk_networks.networks",
-    ResidualNetwork="rlsdk_networks.networks",
+    SeededDropout="rlsdk_networks.networks",
+    SimbaNetwork="rlsdk_networks.networks",
     Simplex="rlsdk_networks.simplex",
 )

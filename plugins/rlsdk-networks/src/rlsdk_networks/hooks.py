@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 @hookimpl
 def networks() -> dict[str, Callable[..., nn.Module]]:
     """Name -> class of networks for `network_class`, `actor_class` and `critic_class`."""
-    from rlsdk_networks.networks import DenseNetwork, ResidualNetwork
+    from rlsdk_networks.networks import MlpNetwork, SimbaNetwork
 
-    return {"mlp": DenseNetwork, "simba": ResidualNetwork}
+    return {"mlp": MlpNetwork, "simba": SimbaNetwork}
 
 
 @hookimpl

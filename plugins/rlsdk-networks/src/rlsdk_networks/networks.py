@@ -35,7 +35,7 @@ SPARSE = 0.1
 """The rate up to which a CPU draws distances between zeros, which is faster than a number for each entry."""
 
 
-class Dropout(nn.Module):
+class SeededDropout(nn.Module):
     """Sets random entries [N, F] to 0 in training mode, and divides the others by the probability that they stay.
 
     The random numbers follow from the initial weights' seed and a counter, and both are part of the state. So a training
@@ -118,7 +118,7 @@ def whole(name: str, value: object, highest: int) -> int:
     return value
 
 
-class DenseNetwork(nn.Module):
+class MlpNetwork(nn.Module):
     """Hidden layers of the form: linear, dropout, layer norm, activation; then a linear output layer.
 
     The order is that of the DroQ paper, figure 1. Without layer norm and dropout it is a plain perceptron.
@@ -160,7 +160,7 @@ class DenseNetwork(nn.Module):
         for width in table[""]:
             self.hidden.append(nn.Linear(inputs, width))
             self.norms.append(nn.LayerNorm(width) if layer_norm else nn.Identity())
-            self.dropouts.extend([Dropout(rate)] if rate else [])
+            self.dropouts.extend([SeededDropout(rate)] if rate else [])
             inputs = width
         self.output = nn.Linear(inputs, outputs)
 
@@ -178,7 +178,7 @@ class DenseNetwork(nn.Module):
         return found
 
 
-class ResidualNetwork(nn.Module):
+class SimbaNetwork(nn.Module):
     """SimBa: a linear embedding, residual blocks with layer norm before their layers, a final layer norm, a linear output.
 
     Each block adds W2 relu(W1 layer_norm(x)) to its input. Observations should be normalized by running statistics, which is

@@ -13,7 +13,7 @@ EPSILON = 1e-5
 
 
 def dense(weights: Mapping[str, Array], x: Array, activation: str) -> Array:
-    """`DenseNetwork` without dropout, [N, inputs] -> [N, outputs]."""
+    """`MlpNetwork` without dropout, [N, inputs] -> [N, outputs]."""
     for k in range(sum(name.startswith("hidden.") and name.endswith("weight") for name in weights)):
         x = _linear(weights, f"hidden.{k}", x)
         if f"norms.{k}.weight" in weights:
@@ -23,7 +23,7 @@ def dense(weights: Mapping[str, Array], x: Array, activation: str) -> Array:
 
 
 def residual(weights: Mapping[str, Array], x: Array) -> Array:
-    """`ResidualNetwork`, [N, inputs] -> [N, outputs]."""
+    """`SimbaNetwork`, [N, inputs] -> [N, outputs]."""
     x = _linear(weights, "embedding", x)
     for k in range(sum(name.endswith("first.weight") for name in weights)):
         inner = _linear(weights, f"blocks.{k}.first", _normalized(weights, f"blocks.{k}.norm", x))

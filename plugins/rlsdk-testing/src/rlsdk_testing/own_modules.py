@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from gymnasium.spaces import Space
 from gymnasium.spaces.utils import flatdim
 from torch import Tensor, nn
+
+from rlsdk.interfaces import Distribution
+from rlsdk.networks import build_action_head
+from rlsdk.spaces import Space as RlsdkSpace
 
 
 class OwnNetwork(nn.Module):
@@ -50,11 +55,33 @@ class OwnExtractor(nn.Module):
         return found
 
 
+class OwnHead(nn.Module):
+    """An action head: that of the SDK for the space, on smaller features."""
+
+    def __init__(self, space: RlsdkSpace, latent: int) -> None:
+        super().__init__()
+        self.head: Any = build_action_head(space, latent)
+
+    def forward(self, latent: Tensor, mask: Tensor | None) -> Distribution:
+        """Return the distribution of actions for latent features [N, F] and allowed choices [N, M]."""
+        found: Distribution = self.head(0.5 * latent, mask)
+        return found
+
+    def to_environment(self, action: Any) -> Any:
+        """Convert actions [N, ..] to environment units."""
+        return self.head.to_environment(action)
+
+    def from_environment(self, action: Any) -> Any:
+        """Convert environment units [N, ..] to actions."""
+        return self.head.from_environment(action)
+
+
 OF_THE_SDK: Mapping[str, tuple[object, ...]] = {
     "actor_class": (OwnNetwork,),
     "actor_kwargs": ({"width": 3},),
     "critic_class": (OwnNetwork, OwnCritic),
     "critic_kwargs": ({"width": 3},),
+    "action_distribution": (OwnHead,),
     "network_class": (OwnNetwork,),
     "network_kwargs": ({"width": 3},),
     "features_extractor_class": (OwnExtractor, "FlattenExtractor", "NatureCNN"),
