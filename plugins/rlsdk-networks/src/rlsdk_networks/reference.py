@@ -41,4 +41,5 @@ def _normalized(weights: Mapping[str, Array], name: str, x: Array) -> Array:
     """Layer norm over the features of a row, [N, F] -> [N, F]."""
     centered = x - x.mean(1, keepdims=True)
     scaled = centered / np.sqrt((centered**2).mean(1, keepdims=True) + EPSILON)
-    return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+    found: Array = scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+    return found
