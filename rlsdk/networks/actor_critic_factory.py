@@ -105,11 +105,14 @@ def _own_head(
     Raises:
         SettingsError: the algorithm has its own head or state-dependent noise, or no package has a distribution of the name.
     """
-    chosen: str | Callable[[Space, int], nn.Module] | None = networks.action_distribution
+    chosen = networks.action_distribution
     if chosen is not None and (head is not None or use_sde):
         what = "use_sde = true" if use_sde else "the algorithm"
         raise SettingsError(f"{what} has its own distribution of actions; leave action_distribution out")
-    return head if chosen is None else named("distributions", chosen, "policy_kwargs.action_distribution")
+    if chosen is None:
+        return head
+    made = named("distributions", chosen, "policy_kwargs.action_distribution")
+    return cast("Callable[[Space, int], nn.Module]", made)
 
 
 def _memories(

@@ -315,7 +315,7 @@ LONGEST = 300
 """The maximum number of characters of a user's error in an error of rlsdk."""
 
 
-def named(hook: str, given: str | Callable[..., Any], what: str) -> Callable[..., Any]:
+def named(hook: str, given: str | Callable[..., object], what: str) -> Callable[..., object]:
     """Return what a package offers by the name `given`; a class or function is returned unchanged. `what` is for the error.
 
     Raises:

@@ -272,7 +272,7 @@ class ActorCriticConfig(NetworkConfig):
     share_features_extractor: bool = attrs.field(
         default=True, metadata=described("actor and critic share one features extractor")
     )
-    action_distribution: Any = attrs.field(
+    action_distribution: str | Callable[..., object] | None = attrs.field(
         default=None,
         converter=as_module_class,
         metadata=described(

@@ -39,8 +39,7 @@ Chosen = Tensor | None
 
 def random_subset(networks: ActorAndCriticsConfig, generator: Generator) -> Tensor:
     """Draw the indices of `subset_size` critics, int64 [M]: arXiv:2101.05982, algorithm 1."""
-    order = torch.randperm(networks.n_critics, generator=generator, device=generator.device)
-    return order[: networks.subset_size]
+    return torch.randperm(networks.n_critics, generator=generator, device=generator.device)[: networks.subset_size]
 
 
 class SoftActorCritic(Generic[ConfigT]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from gymnasium.spaces import Space
@@ -60,20 +59,24 @@ class OwnHead(nn.Module):
 
     def __init__(self, space: RlsdkSpace, latent: int) -> None:
         super().__init__()
-        self.head: Any = build_action_head(space, latent)
+        self.head = build_action_head(space, latent)
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> Distribution:
         """Return the distribution of actions for latent features [N, F] and allowed choices [N, M]."""
         found: Distribution = self.head(0.5 * latent, mask)
         return found
 
-    def to_environment(self, action: Any) -> Any:
+    def to_environment(self, action: object) -> object:
         """Convert actions [N, ..] to environment units."""
-        return self.head.to_environment(action)
+        return self._by_the_sdk("to_environment", action)
 
-    def from_environment(self, action: Any) -> Any:
+    def from_environment(self, action: object) -> object:
         """Convert environment units [N, ..] to actions."""
-        return self.head.from_environment(action)
+        return self._by_the_sdk("from_environment", action)
+
+    def _by_the_sdk(self, method: str, action: object) -> object:
+        found: object = getattr(self.head, method)(action)
+        return found
 
 
 OF_THE_SDK: Mapping[str, tuple[object, ...]] = {
