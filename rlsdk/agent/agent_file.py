@@ -37,7 +37,7 @@ from rlsdk.networks.encoders import encoded_slices
 from rlsdk.registry import AlgorithmSpec, find, plugins
 from rlsdk.registry import load as load_plugin
 from rlsdk.registry.loading import agent_type, is_offered, plugin_of, spec_of_class
-from rlsdk.runtime.files import PLACES, may_be_place
+from rlsdk.runtime.files import PATH_SETTINGS, may_be_place
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
@@ -50,7 +50,7 @@ KIND = AGENT_KIND
 SUFFIX = ".rlsdk"
 SHOWN_FILES = 5
 """The largest number of existing files that the error about a missing file names."""
-NOT_RESTORED = ("env", *PLACES)
+NOT_RESTORED = ("env", *PATH_SETTINGS)
 """Settings (dotted names) that are not stored and must be passed again at loading, so that no file chooses where to write."""
 FREE = re.compile(r".*_kwargs\.")
 """Settings with arguments for classes of the user. It is unknown which of these arguments name files or folders."""
@@ -475,7 +475,8 @@ OF_TENSOR = ("new_empty", "new_zeros", "new_ones", "new_full")
 def construction_limit(state: State) -> Iterator[None]:
     """Limit the total size of tensors that networks make inside the block, for the agent of a file with the tensors of `state`.
 
-    The limit is checked by the mode that seeds initial weights. A mode of its own would be called 700 times for a small agent.
+    `SeededDraws`, the mode that seeds initial weights, calls the check before each operation of torch. A second mode would cost
+    another call of Python for each of them, 700 for a small agent.
 
     Raises:
         ArtifactError: at an operation of torch, before it would allocate a tensor that passes the limit.
@@ -525,7 +526,7 @@ NOT_CALLED = {
 """Activity -> methods that it does not call, so that overriding them has no effect; most are internal in stable-baselines3."""
 
 
-def bind(cls: type[Any]) -> None:
+def set_spec(cls: type[Any]) -> None:
     """Set the `spec` of a new subclass of `rlsdk.Agent`, and warn of overridden methods that would have no effect."""
     if "spec" not in vars(cls) and (spec := spec_of_class(cls)) is not None:
         cls.spec = spec

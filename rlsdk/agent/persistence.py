@@ -43,7 +43,7 @@ Target = str | Path | IO[bytes]
 
 def save_checkpoint(agent: AssembledAgent, path: Path, *, replay: bool, journal: Journal | None) -> bool:
     """See `Agent.save_checkpoint`. With a journal, the rows of the replay buffer are written to the journal instead."""
-    wanted = training_state.memory_sections(agent.parts) if replay else frozenset[str]()
+    wanted = training_state.buffer_sections(agent.parts) if replay else frozenset[str]()
     sections = training_state.sections_of(agent, include=wanted)
     document = agent_file.describe_agent(agent)
     if journal is not None and "replay" in sections:
@@ -115,17 +115,17 @@ def chosen_device(wanted: str, env: object) -> str:
 
 @in_plain_modes
 def load(
-    path: Target, kinds: tuple[type[AgentT], type[AgentT]], changes: State, *, replay: bool, force_reset: bool
+    path: Target, asked: type[AgentT], base: type[AgentT], changes: State, *, replay: bool, force_reset: bool
 ) -> tuple[type[AgentT], AssembledAgent]:
     """(class, agent without an environment) of a file; see `Agent.load`.
 
     Args:
-        kinds: (the class whose `load` was called, the base class of all agents).
+        asked, base: the class whose `load` was called, and the base class of all agents.
         changes: settings that replace those of the file.
         replay: read the replay buffer now, not at its first use.
     """
     source, document, stored = read(path, replay=replay)
-    kind = agent_file.class_for(document, *kinds)
+    kind = agent_file.class_for(document, asked, base)
     spec = kind.spec
     with agent_file.naming(source, document, spec):
         plugin = require_usable(spec)
@@ -157,7 +157,7 @@ def load(
     if agent.parts.buffer is not None or agent.parts.states:
         # not all sections: the tensors of the policy would stay in memory for as long as the buffer is not needed
         known = {name: sections[name] for name in ("replay", "memories") if name in sections}
-        agent.pending_replay = partial(training_state.memories_in, source, document, known, spec)
+        agent.pending_replay = partial(training_state.stored_buffers, source, document, known, spec)
     return kind, agent
 
 
@@ -306,7 +306,7 @@ def _names(config_type: type[AgentConfig], field: str) -> tuple[str, ...]:
     return tuple(getattr(entry, "name", "") for entry in getattr(kind, "__attrs_attrs__", ()))
 
 
-PLACES = "_metadata"
+METADATA = "_metadata"
 """The attribute of the parameters that holds the agent's spaces as JSON values. The `state_dict` of torch also has one of this
 name, which copies and `torch.save` keep."""
 
@@ -314,7 +314,7 @@ name, which copies and `torch.save` keep."""
 def parameters_of(agent: AssembledAgent) -> OrderedDict[str, State]:
     """Name -> state of every network and optimizer; see `Agent.get_parameters`."""
     found = OrderedDict(_parameters(agent))
-    setattr(found, PLACES, agent_file.spaces_of(agent.context))
+    setattr(found, METADATA, agent_file.spaces_of(agent.context))
     return found
 
 
@@ -333,7 +333,7 @@ def _further(agent: AssembledAgent) -> dict[str, State]:
 def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State, *, exact_match: bool) -> None:
     """Replace parameters in place; see `Agent.set_parameters`."""
     current = _parameters(agent)
-    if isinstance(spaces := getattr(source, PLACES, None), Mapping):
+    if isinstance(spaces := getattr(source, METADATA, None), Mapping):
         agent_file.require_same_places(spaces, agent.context)
     given = source if isinstance(source, Mapping) else _parameters_in(source, agent)
     if unknown := sorted(set(given) - set(current)):

@@ -111,8 +111,7 @@ def _own_head(
         raise SettingsError(f"{what} has its own distribution of actions; leave action_distribution out")
     if chosen is None:
         return head
-    made = named("distributions", chosen, "policy_kwargs.action_distribution")
-    return cast("Callable[[Space, int], nn.Module]", made)
+    return cast("Callable[..., nn.Module]", named("distributions", chosen, "policy_kwargs.action_distribution"))
 
 
 def _memories(

@@ -18,7 +18,16 @@ from rlsdk.settings.actor_critic import (
     as_widths,
 )
 from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.fields import Default, defaults, described, finite_schedule, in_range, is_float32, needs, positional
+from rlsdk.settings.fields import (
+    Default,
+    defaults,
+    described,
+    finite_schedule,
+    in_range,
+    is_float32,
+    needs,
+    positional_after,
+)
 from rlsdk.settings.schedules import Constant, Schedule, TrainFrequency, as_schedule, as_train_frequency
 from rlsdk.settings.strict import structure
 
@@ -63,7 +72,7 @@ class OffPolicyConfig(AgentConfig):
     )
 
 
-@attrs.frozen(field_transformer=positional(action_noise="gradient_steps"))
+@attrs.frozen(field_transformer=positional_after(action_noise="gradient_steps"))
 class ContinuousOffPolicyConfig(OffPolicyConfig):
     """The constructor parameters of off-policy algorithms for Box actions, in order."""
 

@@ -3,9 +3,10 @@ from rlsdk.kernels.protocol import Minibatches as Minibatches
 from rlsdk.kernels.protocol import PolicyOutputs as PolicyOutputs
 from rlsdk.updates.clipped_policy import ClippedPolicy as ClippedPolicy
 from rlsdk.updates.clipped_policy import Evaluator as Evaluator
+from rlsdk.updates.clipped_policy import PolicyKernels as PolicyKernels
 from rlsdk.updates.clipped_policy import evaluator_of as evaluator_of
+from rlsdk.updates.clipped_policy import policy_kernels as policy_kernels
 from rlsdk.updates.clipped_policy import policy_loss_of as policy_loss_of
-from rlsdk.updates.clipped_policy import policy_steps_of as policy_steps_of
 from rlsdk.updates.continuous import DeterministicActorCritic as DeterministicActorCritic
 from rlsdk.updates.continuous import EntropyCoefficient as EntropyCoefficient
 from rlsdk.updates.continuous import SoftActorCritic as SoftActorCritic

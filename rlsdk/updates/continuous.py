@@ -54,17 +54,17 @@ class SoftActorCritic(Generic[ConfigT]):
         self,
         actor: SquashedActor,
         critics: ContinuousCritics | OwnCritics,
-        critic_loss: CriticLoss[ConfigT],
+        objective: CriticLoss[ConfigT],
         config: ConfigT,
         generator: Generator,
     ) -> None:
-        """`generator` samples the noise of the actor's actions, on the device of the networks."""
-        self.actor, self.critics, self.critic_loss, self.config = actor, critics, critic_loss, config
+        """`objective` has the target and the losses of the critics. `generator` samples the noise of actions, on the device of
+        the networks."""
+        self.actor, self.critics, self.objective, self.config = actor, critics, objective, config
         self.generator, rate = generator, config.learning_rate(1.0)
         target_entropy = config.target_entropy_for(actor.scale.size)
         self.entropy = EntropyCoefficient(config.ent_coef, target_entropy, rate, str(generator.device))
         self.trained = TrainedCritics(actor, critics, config.policy_kwargs, rate)
-        self.actor_optimizer, self.target = self.trained.actor_optimizer, self.trained.target
 
     @property
     def td_error(self) -> Tensor | None:
@@ -86,7 +86,7 @@ class SoftActorCritic(Generic[ConfigT]):
             self.entropy.begin(config.ent_coef)
         self.entropy.target_entropy = config.target_entropy_for(self.actor.scale.size)
         self.actor.resample_every = config.sde_period
-        self.critic_loss.reconfigure(config)
+        self.objective.reconfigure(config)
         self.config = config
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
@@ -118,7 +118,7 @@ class SoftActorCritic(Generic[ConfigT]):
     ) -> Learned:
         """Learn from N transitions; `noise` [2, N, A] is for two evaluations of the actor. Returns metrics and TD errors."""
         # For SAC and a learned alpha, this makes one step of each optimizer along the gradient of these losses. Kernels
-        # compute them (`evaluate`, and `loss` of the critics); the contract clause `formula.reference` compares both:
+        # compute them (`evaluate`, and `loss` of the objective); the contract clause `formula.reference` compares both:
         #   a, log_pi = actor(s, noise[0]);  a_next, log_pi_next = actor(s_next, noise[1])
         #   y = r + discount * (target_critics(s_next, a_next).amin(0) - alpha * log_pi_next)
         #   entropy_loss = -log_alpha * (log_pi.detach() + target_entropy).mean()    # arXiv:1812.05905, eq. 17
@@ -134,16 +134,16 @@ class SoftActorCritic(Generic[ConfigT]):
             alpha = self.entropy.value
             metrics = {"train/ent_coef": alpha}
         with torch.no_grad():
-            observation, target = batch.next_observation.features, self.target.network
+            observation, target = batch.next_observation.features, trained.target.network
             (next_action, next_log_prob), _ = actor.evaluate(actor.encoder(observation), noise[1])
             next_values, _ = target.evaluate(target.encoder(observation), next_action)
             next_values = next_values if chosen is None else next_values[chosen]
-            wanted = self.critic_loss.target(next_values, next_log_prob, alpha, batch)
+            wanted = self.objective.target(next_values, next_log_prob, alpha, batch)
         # the actor's loss alone trains an encoder that both share
         with torch.set_grad_enabled(not trained.shared):
             features = critics.encoder(seen)
         values, critic_vjp = critics.evaluate(features, scale.to_unit(batch.action))
-        critic_loss, critic_grad = self.critic_loss.loss(values, wanted, weight=batch.weight)
+        critic_loss, critic_grad = self.objective.loss(values, wanted, weight=batch.weight)
         trained.optimizer.zero_grad()
         critic_vjp(critic_grad)
         trained.optimizer.step(rate)
@@ -151,14 +151,14 @@ class SoftActorCritic(Generic[ConfigT]):
             # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
             with torch.no_grad():
                 features = critics.encoder(seen)
-            value_of = self.critic_loss.actor_value if chosen is None else mean_value
+            value_of = self.objective.actor_value if chosen is None else mean_value
             value, grad = critics.action_gradient(features, action, value_of)
-            self.actor_optimizer.zero_grad()
+            trained.actor_optimizer.zero_grad()
             vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
-            self.actor_optimizer.step(rate)
+            trained.actor_optimizer.step(rate)
             metrics = {"train/actor_loss": alpha * log_prob.mean() - value, **metrics}
         if moves_target:
-            self.target.update(self.config.tau)
+            trained.target.update(self.config.tau)
         # errors are for priorities, which only batches with importance weights have
         error = None if batch.weight is None else td_error(values, wanted)
         return {"train/critic_loss": critic_loss, **metrics}, error
@@ -270,7 +270,7 @@ class DeterministicActorCritic:
         """`generator` samples the noise of the target actions, on the device of the networks."""
         self.actor, self.critics, self.config, self.generator = actor, critics, config, generator
         self.trained = TrainedCritics(actor, critics, config.policy_kwargs, config.learning_rate(1.0))
-        self.actor_target, self.critic_target = TargetNetwork(actor), self.trained.target
+        self.actor_target = TargetNetwork(actor)
 
     @property
     def td_error(self) -> Tensor | None:
@@ -344,7 +344,7 @@ class DeterministicActorCritic:
             vjp(grad)
             trained.actor_optimizer.step(rate)
             self.actor_target.update(self.config.tau)
-            self.critic_target.update(self.config.tau)
+            trained.target.update(self.config.tau)
         # errors are for priorities, which only batches with importance weights have
         return metrics, None if batch.weight is None else td_error(values, wanted)
 
@@ -352,7 +352,7 @@ class DeterministicActorCritic:
     def _target(self, batch: Transitions, noise: Tensor, chosen: Chosen) -> Tensor:
         """The targets y [N, 1] = r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
         config, observation = self.config, batch.next_observation.features
-        actor, critics = self.actor_target.network, self.critic_target.network
+        actor, critics = self.actor_target.network, self.trained.target.network
         # the target actor, not the trained one: else errors of the critics would feed their own targets
         action, _ = actor.evaluate(actor.encoder(observation))
         action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)

@@ -146,7 +146,9 @@ def test_the_target_of_td3_is_the_minimum_of_the_chosen_critics(subset_size: int
     noise = torch.randn(ROWS, 1, generator=twin)
     chosen = torch.arange(3) if subset_size is None else torch.randperm(3, generator=twin)[:subset_size]
     found: Tensor = algorithm._target(given, noise, None if subset_size is None else chosen)
-    actor, critics = (deepcopy(target.network).double() for target in (algorithm.actor_target, algorithm.critic_target))
+    actor, critics = (
+        deepcopy(target.network).double() for target in (algorithm.actor_target, algorithm.trained.target)
+    )
     following = given.next_observation.features.double()  # type: ignore[union-attr]
     action = (actor.unit_action(following) + (0.2 * noise).clamp(-0.5, 0.5)).clamp(-1.0, 1.0)
     smallest = critics(following, action)[chosen, :, 0].amin(0)
@@ -160,14 +162,14 @@ def test_tqc_leaves_out_the_share_of_the_chosen_critics() -> None:
     model = TQC("MlpPolicy", "Pendulum-v1", policy_kwargs=networks, top_quantiles_to_drop_per_net=2, **SMALL)
     algorithm: Any = model.parts.algorithm
     seen = list[Tensor]()
-    plain = algorithm.critic_loss.target
+    plain = algorithm.objective.target
 
     def target(values: Tensor, *others: Any) -> Tensor:
         wanted: Tensor = plain(values, *others)
         seen.extend([values, wanted])
         return wanted
 
-    algorithm.critic_loss.target = target
+    algorithm.objective.target = target
     algorithm.update(batch(0), progress=0.0)
     assert (seen[0].shape, seen[1].shape) == ((3, ROWS, 5), (ROWS, 3 * (5 - 2)))
 

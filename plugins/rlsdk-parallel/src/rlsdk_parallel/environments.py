@@ -18,7 +18,7 @@ from torch import Tensor
 from rlsdk.environments import ConnectedEnv, OpaqueValue, SteppedVector, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors import SerialExecutor, make_executor
-from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, ability
+from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, ability, plays_episodes
 from rlsdk.records import EnvStep, Observation
 from rlsdk.settings import evolve
 from rlsdk.spaces import Space
@@ -137,7 +137,7 @@ def check_agent(agent: DrivenAgent, *, new: bool, collectors: int, max_lag: int,
         agent.config = evolve(agent.config, {"env_groups": collectors})
     groups, plan, name = agent.config.env_groups, agent.parts.plan, agent.context.algorithm
     reason = None
-    if getattr(plan, "plays_episodes", False):
+    if plays_episodes(plan):
         reason = "plays whole episodes, which executors do: use --vectorization processes"
     elif not plan.needs_environment:
         reason = "learns without an environment"
