@@ -245,7 +245,7 @@ class Bound:
 BOUNDS = {
     "SLOC of the core": Bound(21830, 20000),
     "files of the core": Bound(145, 160),
-    "SLOC of all packages": Bound(49650, 44000),
+    "SLOC of all packages": Bound(49649, 44000),
     "core files under 40 SLOC": Bound(2, 10),
     "import lines of the core": Bound(2200, 1800),
     "comment lines per 100 SLOC": Bound(4.2, 4, at_least=True),
@@ -259,7 +259,7 @@ BOUNDS = {
 }
 """Bounds move towards the aims. Two rose. The lines of all packages: by 510 for `rlsdk ui`, `rlsdk watch` and clauses of the
 contract kit that find more bugs, by 820 because every algorithm states its formula in a `reference.py`, with which the kit
-compares its update, and by 140 for Box actions and gamepads in `record-episodes --human`; 26 lines with `Any` name networks
+compares its update, and by 139 for Box actions and gamepads in `record-episodes --human`; 26 lines with `Any` name networks
 in the references. No bound can be met by cutting a file in two. Imports and
 `Any` are counted, not divided by the lines of the core: a share grows when the other lines become fewer, although nothing was
 added."""
