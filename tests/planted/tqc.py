@@ -145,7 +145,7 @@ BUGS = (
         algorithm="tqc",
         kind="targets",
         file=f"{PLUGIN}/config.py",
-        old="return networks.n_critics * (networks.n_quantiles - self.top_quantiles_to_drop_per_net)",
-        new="return networks.n_critics * networks.n_quantiles - self.top_quantiles_to_drop_per_net",
+        old="(\n            networks.n_quantiles - self.top_quantiles_to_drop_per_net\n        )",
+        new="networks.n_quantiles - self.top_quantiles_to_drop_per_net",
     ),
 )
