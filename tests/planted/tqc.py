@@ -105,8 +105,8 @@ BUGS = (
         algorithm="tqc",
         kind="seeds",
         file=UPDATE,
-        old="noise = torch.randn(shape, generator=self.generator, device=self.generator.device)\n        moves_target",
-        new="noise = torch.randn(shape, device=self.generator.device)\n        moves_target",
+        old="noise = torch.randn(shape, generator=self.generator, device=self.generator.device)\n        networks",
+        new="noise = torch.randn(shape, device=self.generator.device)\n        networks",
     ),
     Bug(
         id="action-noise-goes-on-in-the-next-episode",
