@@ -68,8 +68,9 @@ def test_the_target_of_the_entropy_follows_its_schedule() -> None:
     model = made(target_entropy_scale={"kind": "linear", "start": 1.0, "end": 0.0}).learn(20)
     update: Any = model.parts.algorithm
     batch = model.parts.sample(8, torch.Generator().manual_seed(0))
+    last: Any = model.actor.head[0]
     with torch.no_grad():
-        model.actor.head[0].bias.copy_(torch.tensor([0.0, 2.0]))  # far from uniform and from certain
+        last.bias.copy_(torch.tensor([0.0, 2.0]))  # far from uniform and from certain
     losses = [float(update.update(batch, progress=progress)["train/ent_coef_loss"]) for progress in (0.0, 1.0)]
     largest, log_alpha = model.actor.largest_entropy(None), float(update.entropy.log_alpha.detach())
     assert largest == pytest.approx(np.log(2.0))
@@ -80,7 +81,7 @@ def test_the_target_of_the_entropy_follows_its_schedule() -> None:
 
 def test_an_update_takes_no_random_numbers() -> None:
     """Expectations are exact, so two updates from equal weights with one batch are equal."""
-    found = []
+    found: list[list[torch.Tensor]] = []
     for _ in range(2):
         model = made().learn(20)
         torch.manual_seed(len(found))

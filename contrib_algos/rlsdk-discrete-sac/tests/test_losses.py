@@ -115,8 +115,9 @@ def test_an_update_equals_the_formulas(actions: spaces.Space[Any], masks: bool, 
 def test_the_coefficient_rises_where_the_entropy_is_below_its_target(actions: spaces.Space[Any], masks: bool) -> None:
     for scale, rises in ((0.999, True), (0.001, False)):
         model = made(actions, ent_coef="auto_0.5", target_entropy_scale=scale)
+        last: Any = model.actor.head[0]
         with torch.no_grad():  # far from uniform, and far from certain
-            model.actor.head[0].weight.mul_(5.0)
+            last.weight.mul_(5.0)
         batch = batch_of(model, 2, masks=masks)
         networks = {
             "policy": exact(model.actor),

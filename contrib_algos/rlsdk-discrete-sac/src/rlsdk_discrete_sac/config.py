@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -49,13 +50,14 @@ LARGEST_SCALE = 1.0
 _is_finite = finite_schedule(positive=False)
 
 
-def _share(instance: object, attribute: attrs.Attribute[Schedule], value: Schedule) -> None:
+def _share(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a schedule of shares.
 
     Raises:
         ValueError: a value is outside [0, 1].
     """
     _is_finite(instance, attribute, value)
+    assert isinstance(value, Schedule)
     points = getattr(value, "points", ())
     levels = [value(1.0 - done) for done in (0.0, 0.5, 1.0, *(share for share, _ in points))]
     if max(levels) > LARGEST_SCALE:
@@ -83,7 +85,7 @@ class DiscreteSACConfig(OffPolicyConfig):
         metadata=described("gradient steps between updates of the target networks", unit="updates"),
     )
     target_entropy_scale: Schedule = attrs.field(
-        default=Constant(0.98),
+        default=Constant(0.5),
         converter=as_schedule,
         validator=_share,
         metadata=described(

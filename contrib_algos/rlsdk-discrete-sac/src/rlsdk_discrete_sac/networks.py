@@ -111,7 +111,7 @@ class CategoricalActor(nn.Module):
             numbers
             if self.is_single
             else torch.cat(
-                [one.expand(-1, size) for one, size in zip(numbers.split(1, -1), self.sizes, strict=True)], -1
+                [one.expand(-1, size) for one, size in zip(torch.split(numbers, 1, -1), self.sizes, strict=True)], -1
             )
         )
 

@@ -9,7 +9,7 @@ from rlsdk import tree
 from rlsdk.interfaces import State
 from rlsdk.math import explained_variance, gae, greedy_target, half_squared_error, taken_values
 from rlsdk.networks import DiscreteValuePolicy
-from rlsdk.records import Metrics, Observation, Rollout
+from rlsdk.records import Features, Metrics, Observation, Rollout
 from rlsdk.runtime import count_in
 from rlsdk.updates import FlatOptimizer
 from rlsdk_pqn.config import PQNConfig
@@ -45,11 +45,11 @@ class ParallelQLearning:
         features, action = tree.map_tensors(
             lambda leaf: leaf.flatten(0, 1), (batch.steps.observation.features, batch.steps.action)
         )
-        rows = (features, policy.from_environment(action), target, values)
+        rows = (features, policy.from_environment(action), target)
         if not bool(valid.all()):  # padding rows hold no step
-            kept = valid.nonzero().squeeze(-1)
-            rows = tree.map_tensors(lambda leaf: leaf.index_select(0, kept), rows)
-        rows, (target, values), count = rows[:3], rows[2:], len(rows[2])
+            inside = valid.nonzero().squeeze(-1)
+            rows, values = tree.map_tensors(lambda leaf: leaf.index_select(0, inside), (rows, values))
+        target, count = rows[-1], len(values)
         if policy.has_train_mode:
             policy.train()
         rate, size, losses = config.learning_rate(1.0 - progress), config.batch_size or count, []
@@ -66,7 +66,7 @@ class ParallelQLearning:
             "rollout/exploration_rate": policy.epsilon.clone(),
         }
 
-    def _learn(self, features: Tensor, action: Tensor, target: Tensor, rate: float) -> Tensor:
+    def _learn(self, features: Features, action: Tensor, target: Tensor, rate: float) -> Tensor:
         """Make one step towards targets [N, choices] of actions [N, choices]; returns the loss, 0-d."""
         #   loss = 0.5 * (q(s)[action] - target).square().mean()
         policy = self.policy

@@ -53,7 +53,7 @@ class PQNConfig(AgentConfig):
     n_steps: int = attrs.field(default=64, validator=in_range(1))
     batch_size: int | None = attrs.field(
         default=128,
-        validator=attrs.validators.optional(in_range(1)),
+        validator=in_range(1),
         metadata=described("steps per minibatch; none = the whole rollout", unit="steps", tune=(32, 2048)),
     )
     n_epochs: int = attrs.field(default=4, validator=in_range(1))
@@ -80,9 +80,7 @@ class PQNConfig(AgentConfig):
     exploration_final_eps: float = attrs.field(
         default=0.05, validator=UNIT, metadata=described("final epsilon, the probability of a random action")
     )
-    max_grad_norm: float | None = attrs.field(
-        default=10.0, validator=attrs.validators.optional(in_range(0, open_low=True))
-    )
+    max_grad_norm: float | None = attrs.field(default=10.0, validator=in_range(0, open_low=True))
     policy_kwargs: PQNPolicyConfig = attrs.field(factory=PQNPolicyConfig, converter=_networks, kw_only=True)
 
     def exploration_rate(self, progress: float) -> float:

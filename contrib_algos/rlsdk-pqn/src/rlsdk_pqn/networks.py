@@ -34,7 +34,8 @@ def build_policy(context: BuildContext, config: PQNConfig) -> DiscreteValuePolic
         policy.body = normalized(policy.body)
         for part in encoder.modules():
             if uses_nature_cnn(part):
-                part.convolutions, part.linear = normalized(part.convolutions), normalized(part.linear)
+                for name in ("convolutions", "linear"):
+                    setattr(part, name, normalized(part.get_submodule(name).children()))
     return policy.to(context.device)
 
 
@@ -46,6 +47,6 @@ def normalized(layers: Iterable[nn.Module]) -> nn.Sequential:
         if isinstance(layer, nn.Linear):
             found.append(nn.LayerNorm(layer.out_features))
         if isinstance(layer, nn.Conv2d):
-            # one group: over channels and pixels, whatever the size of the image
+            # one group: over channels and pixels, for images of every size
             found.append(nn.GroupNorm(1, layer.out_channels))
     return nn.Sequential(*found)
