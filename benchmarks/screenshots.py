@@ -37,7 +37,7 @@ COMMANDS = {
     "run": "rlsdk run ppo --env CartPole-v1 --steps 20000 --seed 0 --out runs/first",
     "report": "rlsdk bench suite.toml --seeds 3 --jobs 1 --out report",
     "ui": "rlsdk bench suite.toml --seeds 3 --jobs 1 --out report",
-    "tensorboard": "rlsdk run ppo --env CartPole-v1 --steps 20000 --seed 0 --sink tensorboard --out runs/tensorboard",
+    "tensorboard": "rlsdk run ppo --env CartPole-v1 --steps 20000 --seed 0 --logger tensorboard --out runs/tensorboard",
 }
 """Picture -> the command that is shown, or whose files are."""
 SUITE = """[suite]

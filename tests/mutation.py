@@ -2,7 +2,7 @@
 
 python -m tests.mutation trace               run all tests once, and note the lines of the five folders that each runs
 python -m tests.mutation run --sample 500    change one place at a time, and run the tests that reach it, fastest first
-python -m tests.mutation list                every mutant, without a test
+python -m tests.mutation list                every mutant, without a test, and what is stored of those that were tried
 
 Results are appended to a file, one mutant per line: the same command again continues where the last one ended.
 `tests/mutation_trials.py` has the processes.
@@ -153,8 +153,16 @@ def sampled(sample: int, seed: int, listed: Path | None) -> list[Mutant]:
     """A sample of all mutants, or of those in a file with lines of `list`."""
     chosen = mutants()
     random.Random(seed).shuffle(chosen)
-    keys = listed and set(listed.read_text().splitlines())
+    keys = listed and {line.partition("\t")[0] for line in listed.read_text().splitlines()}
     return [each for each in chosen if not keys or each.key() in keys][:sample]
+
+
+def verdicts() -> dict[str, str]:
+    """Key -> what is stored of a mutant that survived a run: why it survives, or the test that kills it now."""
+    stored = json.loads(STORED.read_text())
+    found = {each["mutant"]: f"killed by {each['by']}" for each in stored["killed_later"]}
+    found |= {each["mutant"]: f"{each['kind']}: {each['why']}" for each in stored["survivors"]}
+    return {f"rlsdk/{key}": verdict for key, verdict in found.items()}
 
 
 def page() -> str:
@@ -180,20 +188,26 @@ def main() -> None:
     parser.add_argument("command", choices=["trace", "run", "list"])
     parser.add_argument("--sample", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keys", type=Path, help="a file with the lines of `list` that are to be run")
+    parser.add_argument(
+        "--keys",
+        type=Path,
+        help="a file with lines of `list`: run only these, or trace only the functions that have one",
+    )
     parser.add_argument("--traces", type=Path, default=Path("build/traces"))
     parser.add_argument("--results", type=Path, default=Path("build/mutants.jsonl"))
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests that a mutant gets at most")
     options, others = parser.parse_known_args()
     if options.command == "trace":
-        trace(options.traces.absolute(), others or ["--ignore", "tests/repository"])
+        chosen = sampled(options.sample, options.seed, options.keys) if options.keys else None
+        trace(options.traces.absolute(), chosen, others or ["--ignore", "tests/repository"])
     elif options.command == "run":
         results = options.results.absolute()
         done = {json.loads(line)["key"] for line in results.read_text().splitlines()} if results.exists() else set()
         chosen = [each for each in sampled(options.sample, options.seed, options.keys) if each.key() not in done]
         try_mutants(chosen, options.traces, results, options.budget)
     else:
-        print("\n".join(mutant.key() for mutant in mutants()))
+        known = verdicts()
+        print("\n".join("\t".join(filter(None, (key, known.get(key)))) for key in (each.key() for each in mutants())))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,8 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("training", "buffers", "updates", "agent", "storage")
 TRACES, MUTANT = "RLSDK_TRACES", "RLSDK_MUTANT"
 """Environment variables: the folder for traces; the file of the core and the file with the mutant's text."""
+NOTED = "noted.json"
+"""The file of the traces' folder with the lines to note, by file of the core. Without it, all lines are noted."""
 LONGEST = 15.0
 """Seconds of processor time after which a test is not traced to its end: no mutant would get as much."""
 SITE = f"""import sys
@@ -78,6 +80,14 @@ class Traces:
         paths = [path for name in FOLDERS for path in (ROOT / "rlsdk" / name).glob("*.py")]
         self.lines: dict[str, set[int]] = {str(path): set() for path in paths}
         self.file = Path(os.environ[TRACES], f"{os.getpid()}.jsonl")
+        noted = Path(os.environ[TRACES], NOTED)
+        self.noted = (
+            {str(ROOT / file): set(lines) for file, lines in json.loads(noted.read_text()).items()}
+            if noted.exists()
+            else None
+        )
+        self.left_out = set[CodeType]()
+        """Functions without a line to note."""
         self.failed = False
 
     def start(self) -> None:
@@ -95,8 +105,14 @@ class Traces:
             lines.clear()
 
     def _called(self, frame: FrameType, event: str, argument: object) -> Any:
-        lines = self.lines.get(frame.f_code.co_filename)
-        if lines is None:
+        code = frame.f_code
+        lines = self.lines.get(code.co_filename)
+        if lines is None or code in self.left_out:
+            return None
+        if self.noted is not None and self.noted.get(code.co_filename, set()).isdisjoint(
+            line for *_, line in code.co_lines()
+        ):
+            self.left_out.add(code)
             return None
 
         def note(frame: FrameType, event: str, argument: object, add: Any = lines.add) -> Any:
@@ -276,7 +292,9 @@ class Trial:
         self, tests: list[KnownTest], items: dict[str, pytest.Item], change: Callable[[], None]
     ) -> KnownTest | None:
         """The first test that fails with a mutant and passes without it."""
-        while (found := first_failure([(items[test.name], test.seconds) for test in tests], change)) is not None:
+        while (
+            tests and (found := first_failure([(items[test.name], test.seconds) for test in tests], change)) is not None
+        ):
             test = tests[found]
             if test.name not in self.sound:
                 self.sound[test.name] = first_failure([(items[test.name], test.seconds)], lambda: None) is None
@@ -355,9 +373,14 @@ def first_failure(tests: list[tuple[pytest.Item, float]], change: Callable[[], N
     return max(begun, 0)
 
 
-def trace(folder: Path, arguments: list[str]) -> None:
-    """Run all tests once, each noting its lines."""
+def trace(folder: Path, chosen: list[Mutant] | None, arguments: list[str]) -> None:
+    """Run all tests once, each noting its lines: all, or for some mutants those of functions that have one of them."""
     folder.mkdir(parents=True, exist_ok=True)
+    if chosen is not None:
+        noted = defaultdict[str, list[int]](list)
+        for mutant in chosen:
+            noted[mutant.file] += mutant.lines
+        (folder / NOTED).write_text(json.dumps(noted))
     (folder / "sitecustomize.py").write_text(SITE)
     environment = {**os.environ, TRACES: str(folder), "PYTHONPATH": str(folder)}
     command = [sys.executable, "-m", "pytest", *OPTIONS, "-p", "tests.mutation_trials", *arguments]

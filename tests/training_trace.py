@@ -188,34 +188,53 @@ PATHS: dict[str, Round | Second] = {
         "ppo", "CartPole-v1", {"n_steps": 256, "batch_size": 64}, steps=256
     ),
     "`TQC.load`": Second(_load),
-    "`TQC(env)`": Second(_make),
+    '`TQC("MlpPolicy", env)`': Second(_make),
     "`rlsdk run tqc`, 40 steps": Second(_command),
 }
 """Name on the page -> what is traced."""
-STEP = next(iter(PATHS))
+STEP, ROLLOUT = list(PATHS)[:2]
+SAC = "one step of SAC with its update"
+TABLES = {
+    STEP: "functions of a step of TQC, in the order they first run",
+    SAC: "functions of a step of SAC that TQC does not have",
+    ROLLOUT: "functions of a rollout and update of PPO that TQC does not have",
+}
+"""Path -> the heading of its table on the page."""
 
 
 @cache
 def trace_of(name: str) -> Trace:
     """The trace of a path, made once, with the kernels of processors without AVX-512."""
+    path = Round("sac", "Pendulum-v1", {"buffer_size": 1000}, first=120) if name == SAC else PATHS[name]
     with patch("rlsdk_kernels.choice.has_avx2", lambda: False):
-        return PATHS[name].trace()
+        return path.trace()
 
 
 def page_section() -> str:
     """The generated part of docs/training-step.md."""
     totals = ["| path | functions | files | classes |", "|---|---|---|---|"]
     totals += [f"| {name} | {' | '.join(map(str, trace_of(name).numbers))} |" for name in PATHS]
-    step = trace_of(STEP)
-    head = ["| file | functions of a step of TQC, in the order they first run |", "|---|---|"]
-    rows = [f"| `{name}` | {', '.join(f'`{n}`' for n in step.functions_in(name))} |" for name in step.files]
-    return "\n".join([*totals, "", *head, *rows])
+    return "\n\n".join(["\n".join(totals), *map(_table, TABLES)])
 
 
-def listed_files(page: str) -> list[str]:
-    """The files in the generated part of the page."""
+def rows_of(name: str) -> dict[str, list[str]]:
+    """File -> functions that a path enters, in order; except for `STEP`, without those that `STEP` enters too."""
+    trace = trace_of(name)
+    known = set() if name == STEP else set(trace_of(STEP).codes)
+    own = Trace({code: None for code in trace.codes if code not in known})
+    return {file: functions for file in own.files if (functions := own.functions_in(file))}
+
+
+def _table(name: str) -> str:
+    rows = [f"| `{file}` | {', '.join(f'`{n}`' for n in functions)} |" for file, functions in rows_of(name).items()]
+    return "\n".join([f"| file | {TABLES[name]} |", "|---|---|", *rows])
+
+
+def listed_files(page: str) -> list[list[str]]:
+    """The files in each table of functions in the generated part of the page."""
     section = page.split(BEGIN)[1].split(END, maxsplit=1)[0]
-    return [line.split("`")[1] for line in section.splitlines() if line.startswith("| `") and ".py`" in line]
+    tables = [table.splitlines() for table in section.split("| file |")[1:]]
+    return [[line.split("`")[1] for line in lines if line.startswith("| `") and ".py`" in line] for lines in tables]
 
 
 def with_section(page: str, section: str) -> str:

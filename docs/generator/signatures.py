@@ -50,6 +50,8 @@ def python_value(value: object, longest: int = 60) -> str:
 
 def _constructor(kind: type[Any]) -> str | None:
     """The constructor of a class, with the values that factories make; None for one without constructor."""
+    if getattr(kind, "_is_protocol", False):
+        return ""  # it is not called: `inspect` finds the arguments of `object`
     try:
         found = inspect.signature(kind)
     except (TypeError, ValueError):

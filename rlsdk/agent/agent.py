@@ -1,4 +1,4 @@
-"""The user-facing class `Agent`. The agent class of a plugin is a subclass that only sets `spec`."""
+"""The user-facing class `Agent`. A plugin's agent class derives from it, and gets its `spec` from the plugin's `rlsdk.toml`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO, Any, ClassVar, Generic, NoReturn, Self, cast
 from typing_extensions import TypeVar
 
 from rlsdk.agent import attributes, changes, learning, persistence, training_state
-from rlsdk.agent.agent_file import bind, class_of, construction_limit
+from rlsdk.agent.agent_file import class_of, construction_limit, set_spec
 from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes, modes_are_plain
 from rlsdk.agent.assembly import from_arguments, reseed
 from rlsdk.agent.attributes import DeviceName, own, positive
@@ -52,7 +52,7 @@ class Agent(Generic[ConfigT]):
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        bind(cls)
+        set_spec(cls)
 
     _assembled: AssembledAgent[ConfigT]
     context: BuildContext = own("context")
@@ -223,9 +223,17 @@ class Agent(Generic[ConfigT]):
         attributes.check_learn_arguments(self.spec, documented, progress_bar, type(self).learn)
         name = tb_log_name or self.spec.id.upper()
         fresh = reset_num_timesteps and schedule_until is None
-        request = learning.Request(total_timesteps, log_interval, name, fresh, threads, schedule_until, exact_steps)
+        call = learning.LearnCall(
+            total_timesteps=total_timesteps,
+            log_interval=log_interval,
+            name=name,
+            fresh=fresh,
+            threads=threads,
+            schedule_until=schedule_until,
+            exact=exact_steps,
+        )
         callbacks = [*as_callbacks(callback), *([ProgressBar()] if progress_bar else [])]
-        learning.run_training(self._assembled, request, callbacks, self)
+        learning.run_training(self._assembled, call, callbacks, self)
         return self
 
     @in_plain_modes
@@ -235,7 +243,7 @@ class Agent(Generic[ConfigT]):
         Raises:
             UsageError: the algorithm has no replay buffer, or it is empty. SettingsError: a count is missing or not positive.
         """
-        return learning.update_from_memory(self._assembled, gradient_steps, batch_size)
+        return learning.update_from_buffer(self._assembled, gradient_steps, batch_size)
 
     @in_plain_modes
     def pretrain(  # noqa: PLR0913  # the signature of stable-baselines3
@@ -451,8 +459,8 @@ class Agent(Generic[ConfigT]):
         # before the file is read, which another version may refuse
         if print_system_info:
             persistence.print_systems(path)
-        kinds = cls, cast("type[Self]", Agent)
-        kind, assembled = persistence.load(path, kinds, settings, replay=env is not None, force_reset=force_reset)
+        base = cast("type[Self]", Agent)
+        kind, assembled = persistence.load(path, cls, base, settings, replay=env is not None, force_reset=force_reset)
         agent = kind.__new__(kind)
         vars(agent).update(_assembled=assembled)
         # after the restoring, as the number of environments may differ from the file's
@@ -573,6 +581,6 @@ def substituted(agent: Agent, parts: Parts, env: ConnectedEnv | None) -> Iterato
 def part(path: str, doc: str) -> Any:
     """A read-only property of an agent class that returns the attribute `path` (with dots) of the agent's `Parts`.
 
-    `critic_target: ContinuousCritics = part("algorithm.target.network", "The target network of the critics.")`
+    `critic_target: ContinuousCritics = part("algorithm.trained.target.network", "The target network.")`
     """
     return own(f"parts.{path}", doc)

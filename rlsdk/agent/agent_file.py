@@ -37,7 +37,7 @@ from rlsdk.networks.encoders import encoded_slices
 from rlsdk.registry import AlgorithmSpec, find, plugins
 from rlsdk.registry import load as load_plugin
 from rlsdk.registry.loading import agent_type, is_offered, plugin_of, spec_of_class
-from rlsdk.runtime.files import PLACES, may_be_place
+from rlsdk.runtime.files import PATH_SETTINGS, may_be_place
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
@@ -50,11 +50,11 @@ KIND = AGENT_KIND
 SUFFIX = ".rlsdk"
 SHOWN_FILES = 5
 """The largest number of existing files that the error about a missing file names."""
-NOT_RESTORED = ("env", *PLACES)
+NOT_RESTORED = ("env", *PATH_SETTINGS)
 """Settings (dotted names) that are not stored and must be passed again at loading, so that no file chooses where to write."""
 FREE = re.compile(r".*_kwargs\.")
 """Settings with arguments for classes of the user. It is unknown which of these arguments name files or folders."""
-Manifest = dict[str, Any]
+FileManifest = dict[str, Any]
 """A manifest whose entries `require_manifest` has checked, so that code reads them without checks."""
 MAX_ENVS = 2**20
 ENTRIES: dict[str, type] = {
@@ -177,7 +177,7 @@ def describe_agent(agent: AssembledAgent) -> dict[str, object]:
     }
 
 
-def inspect_file(path: str | Path | IO[bytes]) -> Manifest:
+def inspect_file(path: str | Path | IO[bytes]) -> FileManifest:
     """Read the manifest of an agent file, with the dtype and shape of each tensor. Reads no tensor, and needs no plugin.
 
     Raises:
@@ -186,7 +186,7 @@ def inspect_file(path: str | Path | IO[bytes]) -> Manifest:
     return require_manifest(archive.inspect(existing(path), kind=KIND))
 
 
-def require_manifest(document: Manifest) -> Manifest:
+def require_manifest(document: FileManifest) -> FileManifest:
     """Check the entries of a manifest that was read, and return it.
 
     Raises:
@@ -262,7 +262,7 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts([*item, *item.values()] if isinstance(item, Mapping) else item)
 
 
-def restored_config(document: Manifest, replacements: Mapping[str, object]) -> dict[str, object]:
+def restored_config(document: FileManifest, replacements: Mapping[str, object]) -> dict[str, object]:
     """The settings of a file, where `replacements` (dotted name -> value) replace the stored values.
 
     Raises:
@@ -300,7 +300,7 @@ _PACKAGE, _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), re.compile(
 UNKNOWN = "unknown"
 
 
-def made_with(document: Manifest) -> tuple[str, str]:
+def made_with(document: FileManifest) -> tuple[str, str]:
     """(distribution, version) of the plugin that a file was made with; `unknown` for an entry that is missing or malformed."""
     plugin = document.get("plugin") or {}
     known = (plugin.get("distribution"), _PACKAGE), (plugin.get("version"), _VERSION)
@@ -308,7 +308,7 @@ def made_with(document: Manifest) -> tuple[str, str]:
     return name, number
 
 
-def spec_for(document: Manifest) -> AlgorithmSpec:
+def spec_for(document: FileManifest) -> AlgorithmSpec:
     """The spec of the algorithm of a file. If several installed plugins offer the algorithm, that of the file's plugin.
 
     Raises:
@@ -327,7 +327,7 @@ def spec_for(document: Manifest) -> AlgorithmSpec:
         ) from error
 
 
-def upgraded(document: Manifest, sections: State, spec: AlgorithmSpec) -> tuple[Manifest, State]:
+def upgraded(document: FileManifest, sections: State, spec: AlgorithmSpec) -> tuple[FileManifest, State]:
     """(document, sections) of a file, converted to the form that the installed plugin writes.
 
     The plugin converts its settings and state with `AlgorithmSpec.upgrade`.
@@ -348,7 +348,7 @@ def upgraded(document: Manifest, sections: State, spec: AlgorithmSpec) -> tuple[
 
 
 @contextmanager
-def naming(source: Path | IO[bytes], document: Manifest, spec: AlgorithmSpec) -> Iterator[None]:
+def naming(source: Path | IO[bytes], document: FileManifest, spec: AlgorithmSpec) -> Iterator[None]:
     """Add to errors inside the block the file, the version of the plugin it was made with, and the installed version."""
     try:
         yield
@@ -475,7 +475,8 @@ OF_TENSOR = ("new_empty", "new_zeros", "new_ones", "new_full")
 def construction_limit(state: State) -> Iterator[None]:
     """Limit the total size of tensors that networks make inside the block, for the agent of a file with the tensors of `state`.
 
-    The limit is checked by the mode that seeds initial weights. A mode of its own would be called 700 times for a small agent.
+    `SeededDraws`, the mode that seeds initial weights, calls the check before each operation of torch. A second mode would cost
+    another call of Python for each of them, 700 for a small agent.
 
     Raises:
         ArtifactError: at an operation of torch, before it would allocate a tensor that passes the limit.
@@ -525,7 +526,7 @@ NOT_CALLED = {
 """Activity -> methods that it does not call, so that overriding them has no effect; most are internal in stable-baselines3."""
 
 
-def bind(cls: type[Any]) -> None:
+def set_spec(cls: type[Any]) -> None:
     """Set the `spec` of a new subclass of `rlsdk.Agent`, and warn of overridden methods that would have no effect."""
     if "spec" not in vars(cls) and (spec := spec_of_class(cls)) is not None:
         cls.spec = spec
@@ -557,7 +558,7 @@ def class_of(spec: AlgorithmSpec, base: type[AgentT]) -> type[AgentT]:
     return own
 
 
-def class_for(document: Manifest, asked: type[AgentT], base: type[AgentT]) -> type[AgentT]:
+def class_for(document: FileManifest, asked: type[AgentT], base: type[AgentT]) -> type[AgentT]:
     """The class for the agent in a file: `asked`, the class whose `load` was called, or if that is `base` the plugin's class.
 
     Raises:

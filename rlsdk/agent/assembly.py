@@ -21,7 +21,7 @@ from rlsdk.environments.adapters.observations import ActionDecoder, ObservationB
 from rlsdk.environments.wrapping import warn_of_statistics
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, BuildContext, PlanAbilities
-from rlsdk.interfaces.abilities import ability, require_parts
+from rlsdk.interfaces.abilities import ability, plays_episodes, require_parts
 from rlsdk.networks.layers import architecture, initialization
 from rlsdk.preprocessing import preprocessing_of
 from rlsdk.registry import AlgorithmSpec
@@ -169,7 +169,7 @@ def build_parts(agent: AssembledAgent) -> None:
             f"{agent.spec.id!r} declares live settings ({', '.join(agent.spec.live)}), but"
             f" {type(built.algorithm).__name__} has no method reconfigure(config); add it, or leave `live` out"
         )
-    by_steps = built.plan.needs_environment and not getattr(built.plan, "plays_episodes", False)
+    by_steps = built.plan.needs_environment and not plays_episodes(built.plan)
     if agent.config.env_groups > 1 and not by_steps:
         raise SettingsError(
             f"env_groups = {agent.config.env_groups} is for algorithms that collect step by step; {agent.spec.id} does not:"
@@ -238,13 +238,13 @@ def recorded_spaces(config: AgentConfig) -> tuple[Space, Space] | None:
 def observe_data_set(agent: AssembledAgent) -> None:
     """Update the statistics of `normalize` with all observations and rewards of a data set, once before the first update. An
     agent that learns from an environment computes them from its steps instead."""
-    normalizer, memory = agent.preprocessing.normalizer, agent.parts.buffer
+    normalizer, buffer = agent.preprocessing.normalizer, agent.parts.buffer
     if normalizer is None or agent.parts.plan.needs_environment or agent.counts.updates:
         return
-    if (recorded := ability(memory, BufferAbilities, "observations")) is not None:
+    if (recorded := ability(buffer, BufferAbilities, "observations")) is not None:
         for features in recorded.observations():
             normalizer.observations.update(features)
-    rewarded = ability(memory, BufferAbilities, "episode_rewards")
+    rewarded = ability(buffer, BufferAbilities, "episode_rewards")
     if rewarded is not None and normalizer.settings.norm_reward:
         for rewards in rewarded.episode_rewards():
             ended = torch.zeros(len(rewards), 1, dtype=torch.bool)

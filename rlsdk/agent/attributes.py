@@ -271,7 +271,7 @@ def replaced_settings(custom_objects: object) -> dict[str, object]:
 
 OF_THE_AGENT = frozenset({"stats_window_size", "tensorboard_log", "verbose"})
 """Settings that only `learn` reads, not the parts of the agent."""
-OF_MEMORIES = frozenset({"gamma", "n_steps"})
+OF_BUFFERS = frozenset({"gamma", "n_steps"})
 """Settings that a replay buffer uses."""
 
 
@@ -287,9 +287,9 @@ def change_settings(agent: AssembledAgent, changes: Mapping[str, object]) -> Non
     before, config = agent.config, evolve(agent.config, changes)
     changed = {name for name in changes if getattr(config, name) != getattr(before, name)}
     fixed = sorted(changed - OF_THE_AGENT - set(agent.spec.live))
-    memory = agent.parts.buffer
-    if memory is not None and ability(memory, BufferAbilities, "reconfigure") is None:
-        fixed += sorted(changed & OF_MEMORIES & set(agent.spec.live))
+    buffer = agent.parts.buffer
+    if buffer is not None and ability(buffer, BufferAbilities, "reconfigure") is None:
+        fixed += sorted(changed & OF_BUFFERS & set(agent.spec.live))
     if fixed:
         raise UsageError(_refusal(agent, fixed[0]))
     if changed - OF_THE_AGENT:

@@ -86,10 +86,10 @@ def _bounds(space: object) -> str:
 
 
 def _resize(agent: AssembledAgent, num_envs: int) -> None:
-    memories = [agent.parts.buffer, *training_state.memories_of(agent.parts).values()]
+    buffers = [agent.parts.buffer, *training_state.further_buffers(agent.parts).values()]
     # without an environment the buffers hold a data set and are built again
     recorded = not agent.parts.plan.needs_environment
-    if not recorded and any(memory is not None and len(memory) for memory in memories):
+    if not recorded and any(buffer is not None and len(buffer) for buffer in buffers):
         raise UsageError(
             f"the replay buffer is filled from {agent.context.num_envs} environments; give as many, not {num_envs}, or begin"
             f" with an empty buffer: save the agent, then {agent.class_name}.load(path, env=env)"
@@ -109,19 +109,20 @@ def _resize(agent: AssembledAgent, num_envs: int) -> None:
         agent.preprocessing.normalizer.freeze(normalizer.frozen)
 
 
+@in_plain_modes
 def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
     """A copy of an agent, with a copy of its environment, that continues exactly as `agent` would.
 
     Raises:
         UsageError: the environment cannot be copied, or layers of the networks were replaced.
     """
-    made = type(agent).__new__(type(agent))
-    memo[id(agent)] = made
+    made = memo[id(agent)] = type(agent).__new__(type(agent))
     own = {name: deepcopy(value, memo) for name, value in vars(agent).items() if name != "_assembled"}
     vars(made).update({**own, "_assembled": _assembled(agent._assembled, memo)})
     return made
 
 
+@in_plain_modes
 def acting_copy(agent: AgentT, settings: Mapping[str, object]) -> AgentT:
     """A copy of an agent without environment and training; see `Agent.acting_copy`."""
     own, made = agent._assembled, type(agent).__new__(type(agent))
@@ -149,7 +150,7 @@ def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
     """Assemble a new agent and restore the state of the other, as from a file. Networks, optimizers and kernels share memory,
     and separate deep copies of these objects would not."""
     # algorithms may hold the tensors that they load
-    state = deepcopy(training_state.sections_of(agent, include=training_state.memory_sections(agent.parts)))
+    state = deepcopy(training_state.sections_of(agent, include=training_state.buffer_sections(agent.parts)))
     env = _copied_environment(agent.env, memo)
     spaces = agent.context.observation_space, agent.context.action_space
     made = assemble(agent.spec, agent.config, spaces, agent.context.num_envs, env, class_name=agent.class_name)
@@ -159,7 +160,7 @@ def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
     if made.parts.buffer is not None:
         made.parts.buffer.load_state_dict(state["replay"])
     if "memories" in state:
-        training_state.restore_memories(made.parts, state["memories"])
+        training_state.restore_further_buffers(made.parts, state["memories"])
     return made
 
 

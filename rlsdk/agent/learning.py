@@ -40,8 +40,8 @@ SettingsT = TypeVar("SettingsT", bound=AgentConfig, default=AgentConfig)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """The arguments of one call of `learn`."""
+class LearnCall:
+    """The arguments of one call of `learn` that are checked here, in one record: functions take six parameters at most."""
 
     total_timesteps: float
     log_interval: int | None
@@ -57,9 +57,9 @@ class Request:
 
 
 def run_training(
-    agent: AssembledAgent, request: Request, callbacks: Sequence[Callback], user_facing: TrainedAgent
+    agent: AssembledAgent, call: LearnCall, callbacks: Sequence[Callback], user_facing: TrainedAgent
 ) -> None:
-    """Train the agent; raises like `Agent.learn`. `user_facing` is the agent that callbacks get as `run.agent`."""
+    """Train the agent; raises like `Agent.learn`. `user_facing` is its `Agent`, which callbacks get as `run.agent`."""
     if agent.run is not None:
         raise UsageError(
             "a training of this agent is running; call learn again after it (a callback that returns False ends it), or train a"
@@ -68,18 +68,18 @@ def run_training(
     env = training_state.training_env(agent)
     agent.start_time = time_ns()
     default = 4 if agent.parts.plan.log_every == "episodes" else 1
-    interval = positive(default if request.log_interval is None else request.log_interval, "log_interval")
-    total = positive(request.total_timesteps, "total_timesteps", least=0)
-    threads = None if request.threads is None else positive(request.threads, "threads")
-    until = None if request.schedule_until is None else positive(request.schedule_until, "schedule_until")
-    if request.exact:
+    interval = positive(default if call.log_interval is None else call.log_interval, "log_interval")
+    total = positive(call.total_timesteps, "total_timesteps", least=0)
+    threads = None if call.threads is None else positive(call.threads, "threads")
+    until = None if call.schedule_until is None else positive(call.schedule_until, "schedule_until")
+    if call.exact:
         require_exact(agent.parts.plan, agent.context.num_envs, total, agent.spec.id)
     elif (line := rounded_up(agent.parts.plan, agent.context.num_envs, total)) and line not in agent.notices:
         # a program that calls learn in a loop gets it once
         agent.notices.add(line)
         # no print: a program that embeds rlsdk can silence a warning
         warnings.warn(f"learn: {line}", stacklevel=4)
-    if request.fresh:
+    if call.fresh:
         agent.step_offset = agent.total_steps
     if not total:
         return
@@ -88,7 +88,10 @@ def run_training(
         training_state.require_room(agent)
         training_state.begin(agent, env)
         observe_data_set(agent)
-    agent.run = run = _begun(agent, request, Run(user_facing, agent, agent.counts, total, callbacks, until))
+    run = Run(
+        user_facing, driven=agent, cursor=agent.counts, total_timesteps=total, callbacks=callbacks, schedule_until=until
+    )
+    agent.run = _begun(agent, call, run)
     try:
         train(run, env, log_every=interval, threads=threads)
     finally:
@@ -102,14 +105,14 @@ def run_training(
             agent.logger.close()
 
 
-def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
+def _begun(agent: AssembledAgent, call: LearnCall, run: Run) -> Run:
     """Set up the sinks of a run, and if the training continues, the statistics of the last run; return the run."""
     if not agent.logger_was_set:
-        agent.logger.use(chosen_sinks(agent.config, request.name, fresh=request.fresh))
+        agent.logger.use(chosen_sinks(agent.config, call.name, fresh=call.fresh))
     run.copies = partial(acting_copies, agent)
     agent.logger.hyperparameters(flat_scalars(agent.config))
-    run.tb_log_name, run.exact = request.name, request.exact
-    if not request.fresh and agent.stored_log is not None:
+    run.tb_log_name, run.exact = call.name, call.exact
+    if not call.fresh and agent.stored_log is not None:
         run.episode_statistics.load_state_dict(agent.stored_log)
     return run
 
@@ -177,7 +180,7 @@ def dump_logs(agent: AssembledAgent, iteration: int) -> None:
         agent.logger.dump()
 
 
-def update_from_memory(
+def update_from_buffer(
     agent: AssembledAgent, gradient_steps: int | None, batch_size: int | None
 ) -> Mapping[str, float]:
     """See `Agent.train`."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.agent import agent_file, training_state
-from rlsdk.agent.agent_file import AgentT, Manifest, construction_limit
+from rlsdk.agent.agent_file import AgentT, FileManifest, construction_limit
 from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.attributes import setting_names
@@ -43,7 +43,7 @@ Target = str | Path | IO[bytes]
 
 def save_checkpoint(agent: AssembledAgent, path: Path, *, replay: bool, journal: Journal | None) -> bool:
     """See `Agent.save_checkpoint`. With a journal, the rows of the replay buffer are written to the journal instead."""
-    wanted = training_state.memory_sections(agent.parts) if replay else frozenset[str]()
+    wanted = training_state.buffer_sections(agent.parts) if replay else frozenset[str]()
     sections = training_state.sections_of(agent, include=wanted)
     document = agent_file.describe_agent(agent)
     if journal is not None and "replay" in sections:
@@ -90,7 +90,7 @@ def save_as_asked(
     return target if isinstance(target, Path) else None
 
 
-def read(path: Target, *, replay: bool) -> tuple[Path | IO[bytes], Manifest, State]:
+def read(path: Target, *, replay: bool) -> tuple[Path | IO[bytes], FileManifest, State]:
     """Read (the path or file object, the manifest, the sections) of an agent file.
 
     The replay buffer is read only with `replay`, or from a file object, which may be closed later.
@@ -115,17 +115,17 @@ def chosen_device(wanted: str, env: object) -> str:
 
 @in_plain_modes
 def load(
-    path: Target, kinds: tuple[type[AgentT], type[AgentT]], changes: State, *, replay: bool, force_reset: bool
+    path: Target, asked: type[AgentT], base: type[AgentT], changes: State, *, replay: bool, force_reset: bool
 ) -> tuple[type[AgentT], AssembledAgent]:
     """(class, agent without an environment) of a file; see `Agent.load`.
 
     Args:
-        kinds: (the class whose `load` was called, the base class of all agents).
+        asked, base: the class whose `load` was called, and the base class of all agents.
         changes: settings that replace those of the file.
         replay: read the replay buffer now, not at its first use.
     """
     source, document, stored = read(path, replay=replay)
-    kind = agent_file.class_for(document, *kinds)
+    kind = agent_file.class_for(document, asked, base)
     spec = kind.spec
     with agent_file.naming(source, document, spec):
         plugin = require_usable(spec)
@@ -157,7 +157,7 @@ def load(
     if agent.parts.buffer is not None or agent.parts.states:
         # not all sections: the tensors of the policy would stay in memory for as long as the buffer is not needed
         known = {name: sections[name] for name in ("replay", "memories") if name in sections}
-        agent.pending_replay = partial(training_state.memories_in, source, document, known, spec)
+        agent.pending_replay = partial(training_state.stored_buffers, source, document, known, spec)
     return kind, agent
 
 
@@ -183,7 +183,7 @@ class StoredPolicy:
     algorithm: str
     file: str
     """The name of the file, for messages."""
-    document: Manifest
+    document: FileManifest
     state: State
 
     @staticmethod
@@ -306,7 +306,7 @@ def _names(config_type: type[AgentConfig], field: str) -> tuple[str, ...]:
     return tuple(getattr(entry, "name", "") for entry in getattr(kind, "__attrs_attrs__", ()))
 
 
-PLACES = "_metadata"
+METADATA = "_metadata"
 """The attribute of the parameters that holds the agent's spaces as JSON values. The `state_dict` of torch also has one of this
 name, which copies and `torch.save` keep."""
 
@@ -314,7 +314,7 @@ name, which copies and `torch.save` keep."""
 def parameters_of(agent: AssembledAgent) -> OrderedDict[str, State]:
     """Name -> state of every network and optimizer; see `Agent.get_parameters`."""
     found = OrderedDict(_parameters(agent))
-    setattr(found, PLACES, agent_file.spaces_of(agent.context))
+    setattr(found, METADATA, agent_file.spaces_of(agent.context))
     return found
 
 
@@ -333,7 +333,7 @@ def _further(agent: AssembledAgent) -> dict[str, State]:
 def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State, *, exact_match: bool) -> None:
     """Replace parameters in place; see `Agent.set_parameters`."""
     current = _parameters(agent)
-    if isinstance(spaces := getattr(source, PLACES, None), Mapping):
+    if isinstance(spaces := getattr(source, METADATA, None), Mapping):
         agent_file.require_same_places(spaces, agent.context)
     given = source if isinstance(source, Mapping) else _parameters_in(source, agent)
     if unknown := sorted(set(given) - set(current)):

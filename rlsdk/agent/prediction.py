@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from rlsdk.agent.assembled import AssembledAgent
@@ -75,16 +74,16 @@ def _warn_the_second_time(agent: AssembledAgent) -> None:
         )
 
 
-def _firsts(starts: object, count: int) -> Tensor:
+def _firsts(starts: object, count: int, name: str = "episode_start") -> Tensor:
     """`starts` as bool [count], True at the first observation of an episode. Raises ObservationError for a wrong shape."""
-    values = _numpy(starts).astype(bool)
-    if values.shape not in ((), (1,), (count,)):
-        raise ObservationError(
-            f"episode_start has the shape {values.shape} for {count} observations; give one value for each, shape ({count},)"
-        )
+    values = _numpy(starts)
+    shape = values.shape if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" else None
+    if shape not in ((), (1,), (count,)):
+        what = "no array of bools" if shape is None else f"the shape {shape}"
+        raise ObservationError(f"{name} has {what} for {count} observations; give one value each, shape ({count},)")
     found = np.empty(count, np.bool_)
     # faster than `np.broadcast_to`
-    found[:] = values
+    found[:] = np.asarray(values)
     return torch.from_numpy(found)
 
 
@@ -121,10 +120,8 @@ class InputReader:
         observation_space, action_space = context.observation_space, context.action_space
         self.preprocessing, self.device = preprocessing, context.device
         self.space, self.action_space = observation_space, action_space
-        self._stack, self._stack_actions = (
-            ObservationBatcher(observation_space),
-            ObservationBatcher(action_space, "action"),
-        )
+        self._stack = ObservationBatcher(observation_space)
+        self._stack_actions = ObservationBatcher(action_space, "action")
         self._masks = MaskValidator(action_space, context.algorithm, used=True, required=False)
 
     def read(
@@ -151,9 +148,8 @@ class InputReader:
         if memory is not None and episode_starts is None:
             episode_starts = False
         rows, _ = batch_of(self.space, _in_numpy(self.space, given))
-        count = len(rows)
-        first = _firsts(True if episode_starts is None else episode_starts, count)
-        masks = None if action_masks is None else self._masks.of(_numpy(action_masks), count)
+        first = _firsts(True if episode_starts is None else episode_starts, len(rows))
+        masks = None if action_masks is None else self._masks.of(_numpy(action_masks), len(rows))
         seen = self._moved(Observation(self._stack(rows), first, masks))
         return self.preprocessing.observed(seen, memory)[0], inner
 
@@ -166,8 +162,12 @@ class InputReader:
         return map_tensors(lambda leaf: leaf.to(self.device), value)
 
 
-def _numpy(value: object) -> NDArray[np.generic]:
-    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+def _numpy(value: object) -> object:
+    try:
+        return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    except ValueError:
+        # a list with parts of several shapes: the checks that follow name it
+        return value
 
 
 def _in_numpy(space: Space, value: object) -> object:
@@ -177,9 +177,9 @@ def _in_numpy(space: Space, value: object) -> object:
     if isinstance(space, Tuple) and isinstance(value, tuple | list) and len(value) == len(space.spaces):
         return tuple(_in_numpy(child, item) for child, item in zip(space.spaces, value, strict=True))
     array = _numpy(value)
-    if isinstance(space, Dict | Tuple) or array.dtype.kind != "f" or np.dtype(dtype_of(space)).kind == "f":
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f" or isinstance(space, Dict | Tuple):
         return array
-    whole = array.astype(dtype_of(space))
+    whole = array if np.dtype(dtype_of(space)).kind == "f" else array.astype(dtype_of(space))
     return whole if np.array_equal(whole, array) else array
 
 
@@ -215,7 +215,7 @@ class Session:
 
     def ended(self, done: object) -> None:
         """Mark the environments whose episode has ended, bool [n] or one bool; their next observation begins an episode."""
-        self.is_first = self.is_first | torch.as_tensor(np.broadcast_to(np.asarray(done, dtype=bool), (self.n,)).copy())
+        self.is_first = self.is_first | _firsts(done, self.n, "done")
 
     def act(self, observation: object, action_masks: object = None) -> Actions:
         """The actions for `n` observations stacked along the first dimension; with n = 1, a single observation without that
@@ -245,8 +245,7 @@ class Session:
         act = self.preprocessing.act(
             self.policy, moved, carry, deterministic=self.deterministic, generator=self.generator
         )
-        self.carry = act.carry
-        self.is_first = torch.zeros(self.n, dtype=torch.bool)
+        self.carry, self.is_first = act.carry, torch.zeros(self.n, dtype=torch.bool)
         return act
 
     def _begun(self, first: torch.Tensor) -> object:

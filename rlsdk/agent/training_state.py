@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.agent import agent_file
-from rlsdk.agent.assembled import AssembledAgent, StoredCursor, require_same_layers
+from rlsdk.agent.assembled import AssembledAgent, StoredCursor, in_plain_modes, require_same_layers
 from rlsdk.environments import OpaqueValue, on_device
 from rlsdk.environments.states.capture import read_state
 from rlsdk.environments.vector.connected import fingerprint_of
 from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UsageError, fitting, shown, suggest
 from rlsdk.interfaces import Buffer, Parts, PlanAbilities, State, Stateful, VectorEnv, VectorEnvAbilities
-from rlsdk.interfaces.abilities import ability, restore_state, stored_state
+from rlsdk.interfaces.abilities import ability, plays_episodes, restore_state, stored_state
 from rlsdk.records import ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.memory import require_memory
@@ -54,14 +54,14 @@ def sections_of(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, include: 
     if "training" not in exclude:
         sections["training"] = _training(agent)
     if "replay" in include:
-        if not memory_sections(agent.parts):
+        if not buffer_sections(agent.parts):
             raise UsageError(f"{agent.spec.id} has no replay buffer to include")
         # a buffer that is still in the agent's file would be written empty
         restore_replay(agent)
         if agent.parts.buffer is not None:
             sections["replay"] = agent.parts.buffer.state_dict()
-        if memories := memories_of(agent.parts):
-            sections["memories"] = {name: dict(memory.state_dict()) for name, memory in memories.items()}
+        if further := further_buffers(agent.parts):
+            sections["memories"] = {name: dict(buffer.state_dict()) for name, buffer in further.items()}
     return sections
 
 
@@ -132,14 +132,14 @@ PLAN = "plan"
 """The key of the state of a plan in the section `training`; the key of the other states is `states`."""
 
 
-def memories_of(parts: Parts) -> dict[str, Buffer[object, object]]:
+def further_buffers(parts: Parts) -> dict[str, Buffer[object, object]]:
     """Additional buffers by name; they are saved only when the replay buffer is."""
     return {name: state for name, state in parts.states.items() if isinstance(state, Buffer)}
 
 
-def memory_sections(parts: Parts) -> frozenset[str]:
+def buffer_sections(parts: Parts) -> frozenset[str]:
     """The argument `include` of `sections_of` for all buffers, which files store only on request; empty without buffers."""
-    return frozenset({"replay"} if parts.buffer is not None or memories_of(parts) else ())
+    return frozenset({"replay"} if parts.buffer is not None or further_buffers(parts) else ())
 
 
 def further_states(parts: Parts) -> dict[str, State]:
@@ -165,10 +165,10 @@ def restore_states(parts: Parts, section: State) -> None:
             restore_state(state, stored)
 
 
-def restore_memories(parts: Parts, section: State) -> None:
+def restore_further_buffers(parts: Parts, section: State) -> None:
     """Restore the section `memories`. Raises KeyError if a buffer is missing, and the errors of the buffers."""
-    for name, memory in memories_of(parts).items():
-        memory.load_state_dict(section[name])
+    for name, buffer in further_buffers(parts).items():
+        buffer.load_state_dict(section[name])
 
 
 def move(parts: Parts, device: str) -> None:
@@ -180,12 +180,12 @@ def move(parts: Parts, device: str) -> None:
 
 KIND = "rlsdk-replay"
 SECTION = "replay"
-MEMORIES = "memories"
+FURTHER = "memories"
 """The section with the additional buffers in `Parts.states`."""
 
 
-def memories_in(
-    source: Path | IO[bytes], document: agent_file.Manifest, known: State, spec: AlgorithmSpec
+def stored_buffers(
+    source: Path | IO[bytes], document: agent_file.FileManifest, known: State, spec: AlgorithmSpec
 ) -> dict[str, State]:
     """The sections `replay` and `memories` of an agent file. They are read when they are needed, so that loading an agent for
     prediction is fast.
@@ -194,16 +194,16 @@ def memories_in(
     a file object, because it may be closed later.
     """
     if not known and isinstance(source, Path):
-        memories = (SECTION, MEMORIES)
+        buffers = (SECTION, FURTHER)
         # a plugin that upgrades its files gets the whole file, as it may derive one section from another
-        everything = ("policy", "training", *memories) if spec.upgrade is not None else memories
+        everything = ("policy", "training", *buffers) if spec.upgrade is not None else buffers
         again, stored = archive.read(source, everything, kind=agent_file.KIND)
         if again != document:
             raise ArtifactError(
                 f"{source} has changed since the agent was loaded from it; load(path, env=env) reads it immediately"
             )
         _, known = agent_file.upgraded(again, stored, spec)
-    found = {name: known[name] for name in (SECTION, MEMORIES) if name in known}
+    found = {name: known[name] for name in (SECTION, FURTHER) if name in known}
     return {**found, SECTION: _whole(document, found[SECTION], source)} if SECTION in found else found
 
 
@@ -231,6 +231,7 @@ def require_room(agent: AssembledAgent) -> None:
         require_memory(buffer.bytes_required(), "the replay buffer", advice)
 
 
+@in_plain_modes
 def restore_replay(agent: AssembledAgent) -> None:
     """Restore the replay buffer from the file that the agent was loaded from, unless this has been done.
 
@@ -244,9 +245,9 @@ def restore_replay(agent: AssembledAgent) -> None:
         require_room(agent)
         with _refilling(agent, "replay buffer"):
             agent.parts.buffer.load_state_dict(found[SECTION])
-    if MEMORIES in found:
-        with _refilling(agent, "further memory"):
-            restore_memories(agent.parts, found[MEMORIES])
+    if FURTHER in found:
+        with _refilling(agent, "further buffer"):
+            restore_further_buffers(agent.parts, found[FURTHER])
     agent.pending_replay = None
 
 
@@ -339,7 +340,7 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
     if env is None:
         raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
     env.select_info((*agent.spec.info, *agent.parts.info))
-    if getattr(plan, "plays_episodes", False):
+    if plays_episodes(plan):
         # such a plan acts and preprocesses where the environments are, which may be in other processes
         return env
     env.require_steps()

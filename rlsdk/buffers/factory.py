@@ -14,17 +14,17 @@ from rlsdk.records import Features, Rollout, Transitions
 from rlsdk.runtime.lazy import advice_of_sb3
 from rlsdk.settings.off_policy import OffPolicyConfig
 
-Memory = Buffer[Rollout[Features, Features], Transitions]
+TransitionBuffer = Buffer[Rollout[Features, Features], Transitions]
 """A replay buffer whose samples are single transitions."""
-MEMORIES: dict[str, Callable[..., Memory]] = {
+BUFFERS: dict[str, Callable[..., TransitionBuffer]] = {
     "uniform": ReplayBuffer,
     "prioritized": PrioritizedReplay,
     "hindsight": HindsightReplay,
 }
 
 
-def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
-    """Build the replay buffer of `replay_buffer_class`: a name in `MEMORIES`, a class or a function of the user, None: uniform.
+def build_replay(context: BuildContext, config: OffPolicyConfig) -> TransitionBuffer:
+    """Build the replay buffer of `replay_buffer_class`: a name in `BUFFERS`, a class or a function of the user, None: uniform.
 
     It is called with (context, capacity, gamma, shared_observations=..., **replay_buffer_kwargs), and also with `n_steps` if
     that setting is more than 1.
@@ -33,8 +33,8 @@ def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
         SettingsError: the name is unknown, an argument is not accepted, or `buffer_size` is less than one round of collection.
     """
     choice = config.replay_buffer_class or "uniform"
-    if isinstance(choice, str) and choice not in MEMORIES:
-        raise SettingsError(f"unknown replay_buffer_class {choice!r}; {suggest(choice, MEMORIES)}")
+    if isinstance(choice, str) and choice not in BUFFERS:
+        raise SettingsError(f"unknown replay_buffer_class {choice!r}; {suggest(choice, BUFFERS)}")
     # the length of a round of episodes is unknown
     rounds = 1 if config.train_freq.unit == "episode" else config.train_freq.count
     if config.buffer_size < rounds * context.num_envs:
@@ -42,9 +42,9 @@ def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
             f"buffer_size = {config.buffer_size} is less than one round of collection,"
             f" train_freq {rounds} x {context.num_envs} environments; enlarge buffer_size"
         )
-    make: Callable[..., Memory] = MEMORIES[choice] if isinstance(choice, str) else choice
+    make: Callable[..., TransitionBuffer] = BUFFERS[choice] if isinstance(choice, str) else choice
     arguments = dict(config.replay_buffer_kwargs or {})
-    # only if it is used, so that memories of users need not know the argument
+    # only if it is used, so that buffers of users need not know the argument
     if (ahead := getattr(config, "n_steps", 1)) > 1:
         arguments["n_steps"] = ahead
     shared = config.optimize_memory_usage
@@ -54,7 +54,7 @@ def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
         raise SettingsError(_misfit(choice, arguments, error)) from None
 
 
-def _misfit(choice: str | Callable[..., Memory], arguments: Mapping[str, object], error: TypeError) -> str:
+def _misfit(choice: str | Callable[..., TransitionBuffer], arguments: Mapping[str, object], error: TypeError) -> str:
     """The message of an error: why the buffer cannot be built with these arguments, and how to correct them."""
     name, module = getattr(choice, "__name__", ""), getattr(choice, "__module__", "")
     if module.startswith("stable_baselines3") and (same := advice_of_sb3("replay_buffer_class", name)):
@@ -64,9 +64,9 @@ def _misfit(choice: str | Callable[..., Memory], arguments: Mapping[str, object]
             return f"replay_buffer_kwargs: {choice!r} has no {argument!r}; leave it out: {why}"
     unexpected = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if unexpected and isinstance(choice, str):
-        accepted = {*_named(MEMORIES[choice]), *_named(ReplayBuffer)} - {"shared_observations", "n_steps"}
+        accepted = {*_named(BUFFERS[choice]), *_named(ReplayBuffer)} - {"shared_observations", "n_steps"}
         return f"replay_buffer_kwargs: {choice!r} has no {unexpected[1]!r}; {suggest(unexpected[1], accepted)}"
-    kinds = f"a memory is {', '.join(map(repr, MEMORIES))}, or a class called as rlsdk.buffers.ReplayBuffer is"
+    kinds = f"a buffer is {', '.join(map(repr, BUFFERS))}, or a class called as rlsdk.buffers.ReplayBuffer is"
     return f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}; {kinds}"
 
 

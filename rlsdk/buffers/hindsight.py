@@ -208,11 +208,11 @@ class HindsightReplay:
             shape = (ring, envs) if name in rows else (envs,)
             if value.shape != shape or value.dtype != torch.int64:
                 raise UsageError(
-                    "the stored episodes do not fit this memory; build the agent with the same buffer_size, n_envs and"
+                    "the stored episodes do not fit this buffer; build the agent with the same buffer_size, n_envs and"
                     " optimize_memory_usage"
                 )
             if int(value.min()) < lowest[name] or int(value.max()) > highest[name]:
-                raise UsageError(f"the stored episodes have {name} outside this memory")
+                raise UsageError(f"the stored episodes have {name} outside this buffer")
         self.inner.load_state_dict(state["memory"])
         self._allocate()
         self._first_row.copy_(rows["first"])

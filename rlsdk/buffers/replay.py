@@ -430,7 +430,7 @@ class PrioritizedReplay:
         self.inner.load_state_dict(state["memory"])
         priorities = torch.as_tensor(state["priorities"]).double().numpy()
         if priorities.shape != self.tree.values.shape:
-            raise UsageError(f"{len(priorities)} stored priorities for a memory of {len(self.tree.values)} rows")
+            raise UsageError(f"{len(priorities)} stored priorities for a buffer of {len(self.tree.values)} rows")
         if not np.isfinite(priorities).all() or (priorities < 0.0).any() or not np.isfinite(priorities.sum()):
             raise UsageError("stored priorities must be finite and not negative")
         # a priority at an empty position would sample uninitialized memory

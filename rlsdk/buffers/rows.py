@@ -326,7 +326,7 @@ def _require_same(column: str, stored: Mapping[str, Tensor], given: Mapping[str,
         wrong = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
         raise UsageError(
             f"the {column} {wrong} of these steps are not those of the rows before, in name, shape or dtype; give the same at"
-            " every step, or name the extras that the memory stores"
+            " every step, or name the extras that the buffer stores"
         )
 
 

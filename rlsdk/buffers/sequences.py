@@ -63,11 +63,11 @@ class SequenceReplay(Generic[CarryT]):
         like = extras if isinstance(extras, Mapping) else {}
         self.length, self.burn_in = length, burn_in
         self.inner = rows.with_columns(Columns(names, like, ends=True, carry=carry))
-        self._begins: Tensor | None = None  # what `_beginnings` returns; None after the memory has changed
+        self._begins: Tensor | None = None  # what `_beginnings` returns; None after the buffer has changed
         # no sequence would ever be whole
         if length > rows.rows:
             raise SettingsError(
-                f"sequences of length = {length} do not fit a memory of {rows.rows} rows for each of"
+                f"sequences of length = {length} do not fit a buffer of {rows.rows} rows for each of"
                 f" {rows.context.num_envs} environments; enlarge buffer_size"
             )
 

@@ -22,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from rlsdk.errors import CALLED_ELSEWHERE, PluginError, RlsdkError, closest, difference, known_as
 from rlsdk.registry.discovery import SWITCH, described
 from rlsdk.registry.loading import extension, is_offered, naming_plugins, offered_commands
-from rlsdk.runtime.output import STREAM_ERRORS, plain_help, plain_output, plain_warnings, print_line
+from rlsdk.runtime.output import plain_help, plain_output, plain_warnings, print_line
 from rlsdk.runtime.packages import pip_install
 
 OWN: Mapping[str, tuple[str, str, str]] = {
@@ -100,9 +100,8 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:
             given = getattr(error, "option_name", None)
-            if given and hasattr(
-                error, "possibilities"
-            ):  # NoSuchOption, which versions of typer import from two places
+            # NoSuchOption, which versions of typer import from two places
+            if given and hasattr(error, "possibilities"):
                 options = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
                 if "--set" in options and (advice := _setting(str(given), options)):
                     ctx.fail(f"No such option: {given}; {advice}")
@@ -150,14 +149,8 @@ class CommandGroup(TyperGroup):
 
 
 def print_error(text: str) -> None:
-    """Print `error: ...` to standard error; in a terminal the word is red, unless NO_COLOR is set."""
-    label = "error: "
-    if sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
-        # not with `print_line`, which prints escape codes as text, because files and environments may contain them
-        with suppress(*STREAM_ERRORS):
-            getattr(sys.stderr, "unescaped", sys.stderr).write(f"\x1b[1;31m{label}\x1b[0m")
-            label = ""
-    print_line(f"{label}{text}", sys.stderr)
+    """Print `error: ...` to standard error."""
+    print_line(f"error: {text}", sys.stderr)
 
 
 def _texts(name: str) -> tuple[str, ...]:

@@ -91,9 +91,10 @@ def _request_option(field: attrs.Attribute[object]) -> Any:
         return steps_option(how["help"], how["least"], group)
     name = how.get("name", f"--{field.name.replace('_', '-')}")
     complete = getattr(completions, how["complete"]) if "complete" in how else None
+    # `RunRequest` checks numbers
     return typer.Option(
         name, help=how["help"], autocompletion=complete, metavar=how.get("metavar"), rich_help_panel=group
-    )  # `RunRequest` checks numbers
+    )
 
 
 EnvKwargs = Annotated[

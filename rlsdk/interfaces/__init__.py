@@ -1,4 +1,6 @@
-"""The interfaces of rlsdk. Read this first. Six matter:
+"""The interfaces of rlsdk. Read this first. Six matter. An algorithm's author writes an `Algorithm`, and a `Policy`, `Buffer`,
+`Distribution` or `Plan` where those of the core do not fit; hardly ever a `Serializer`. `Parts` is what `build` returns.
+A `Plan` gets a `Collector`, which acts in a `VectorEnv`: authors read these two, and hardly write them.
 
 - `Policy` chooses actions and holds the networks::
 
@@ -38,9 +40,10 @@
 
 They are Protocols (`typing.Protocol`): any object with the listed members implements one, without inheritance. What a part
 may do in addition stands in `PolicyAbilities`, `BufferAbilities`, `AlgorithmAbilities`, `PlanAbilities` and
-`VectorEnvAbilities`: derive from them for the types, or just write the method. When an agent is assembled, its parts are
-looked at once, and a misspelt name is an error. `build` gets a `BuildContext` and returns `Parts`. Shapes use the letters
-defined in `rlsdk.records`. `rlsdk_testing` checks every requirement stated here; docs/contracts.md lists the checks.
+`VectorEnvAbilities`: derive from them for the types, or just write the method. Names and arguments are checked when an agent is
+assembled: a misspelt name is an error. The code that calls such a method looks it up with `ability`. `build` gets a
+`BuildContext`. Shapes use the letters defined in `rlsdk.records`. `rlsdk_testing` checks every requirement stated here;
+docs/contracts.md lists the checks.
 """
 
 from rlsdk.runtime.lazy import attach

@@ -1,5 +1,6 @@
 from rlsdk.interfaces.abilities import ability as ability
 from rlsdk.interfaces.abilities import explain_names as explain_names
+from rlsdk.interfaces.abilities import plays_episodes as plays_episodes
 from rlsdk.interfaces.abilities import require_inside as require_inside
 from rlsdk.interfaces.abilities import shortcut as shortcut
 from rlsdk.interfaces.environment import Collector as Collector

@@ -58,9 +58,17 @@ def ability(part: object, kind: type[AbilityT], name: str) -> AbilityT | None:
 
     Of the other members of `kind`, the result may have none. Members that a part provides through `__getattr__` count;
     `isinstance` ignores them since Python 3.12. Call this function once, outside of loops.
+
+    Two kinds of members are read in another way. `plays_episodes(plan)` returns the value of a flag. A member of `METHODS` may
+    be None, which means the same as a missing one: read it with `getattr(part, name, None)`.
     """
     vars(kind)[name]  # a name that nothing declares is a mistake of the caller, not an absent member
     return cast("AbilityT", part) if hasattr(part, name) else None
+
+
+def plays_episodes(plan: object) -> bool:
+    """Whether a plan plays whole episodes (`PlanAbilities.plays_episodes`); one without this member does not."""
+    return bool(getattr(plan, "plays_episodes", False))
 
 
 def shortcut(part: object, kind: type[AbilityT], name: str, method: str) -> AbilityT | None:
@@ -236,6 +244,21 @@ def _check_plan(built: Parts, algorithm: str) -> None:
             raise type(error)(f"{algorithm!r}: {error}") from None
 
 
+def unlike_metrics(metrics: object) -> PluginError:
+    """The error for a result of `update` that is not a mapping of metrics."""
+    wanted = "update() must return metrics: a mapping from names to 0-d tensors, such as {'train/loss': loss.detach()}"
+    if not isinstance(metrics, Mapping):
+        return PluginError(f"{wanted}; it returned {type(metrics).__name__}")
+    if not metrics:
+        return PluginError(f"{wanted}; it returned none, so divergence would go unnoticed")
+    wrong = {n: v for n, v in metrics.items() if not isinstance(v, Tensor) or v.dim()}
+    kinds = [
+        f"{n} is a {type(v).__name__}" + (f" {list(v.shape)}" if isinstance(v, Tensor) else "")
+        for n, v in wrong.items()
+    ]
+    return PluginError(f"{wanted}; {', '.join(kinds) or 'they lie on several devices or have several dtypes'}")
+
+
 def require_batches(parts: Parts) -> None:
     """Check that the buffer samples the type that the algorithm learns from, as far as annotations name records or
     classes.
@@ -251,10 +274,10 @@ def require_batches(parts: Parts) -> None:
     # annotations may be missing or generic; only two known classes can contradict each other
     if given is None or taken is None or issubclass(given, taken):
         return
-    memory, learner = type(parts.buffer).__name__, type(parts.algorithm).__name__
+    buffer, learner = type(parts.buffer).__name__, type(parts.algorithm).__name__
     raise SettingsError(
-        f"its buffer, {memory}, samples {given.__name__}, but its algorithm, {learner}, learns from {taken.__name__}; give"
-        f" Parts(buffer=...), or the setting replay_buffer_class, a memory that samples {taken.__name__}"
+        f"its buffer, {buffer}, samples {given.__name__}, but its algorithm, {learner}, learns from {taken.__name__}; give"
+        f" Parts(buffer=...), or the setting replay_buffer_class, a buffer that samples {taken.__name__}"
     )
 
 
@@ -286,7 +309,7 @@ def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None
             "learns from recordings, which hold no info",
             "drop them, or use a training loop that needs an environment",
         )
-    elif getattr(built.plan, "plays_episodes", False):
+    elif plays_episodes(built.plan):
         cause = "plays whole episodes, of which it learns from other numbers than info"
         instead = (
             "put them into the environment's reward, or use a training loop that collects steps, such as OnPolicyPlan"

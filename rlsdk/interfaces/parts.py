@@ -21,7 +21,6 @@ from rlsdk.spaces import Box, Space, leaf_spaces
 NestedT = TypeVar("NestedT")
 BatchT = TypeVar("BatchT", default=Any)
 """The type that the buffer samples and the algorithm takes: `Transitions`, `Rollout`, or a record of the plugin."""
-TrainingT_contra = TypeVar("TrainingT_contra", contravariant=True)
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
@@ -75,7 +74,7 @@ class Parts(Generic[BatchT]):
 
     policy: Policy[Any, Any]
     algorithm: Algorithm[BatchT]
-    plan: Plan[Training]
+    plan: Plan
     buffer: Buffer[Any, BatchT] | None = None
     behavior: Policy[Any, Any] | None = None
     info: tuple[str, ...] = ()
@@ -104,7 +103,7 @@ class Parts(Generic[BatchT]):
             UsageError: there is no buffer, or it is empty.
         """
         if self.buffer is None:
-            raise UsageError("these parts have no memory to sample from; on-policy algorithms learn from rollouts")
+            raise UsageError("these parts have no buffer to sample from; on-policy algorithms learn from rollouts")
         return self.preprocess_batch(self.buffer.sample(size, generator))
 
 
@@ -163,8 +162,8 @@ def require_spaces(
 
 
 @runtime_checkable
-class Plan(Protocol[TrainingT_contra]):
-    """The training loop of an algorithm. `TrainingT` is always `Training`.
+class Plan(Protocol):
+    """The training loop of an algorithm.
 
     `rlsdk.training` has the plans `OnPolicyPlan` and `OffPolicyPlan`, rlsdk-datasets has `OfflinePlan`, and rlsdk-ars has
     `PopulationPlan`. A plugin may define another one: any object with these members.
@@ -185,7 +184,7 @@ class Plan(Protocol[TrainingT_contra]):
         """The unit of `learn(log_interval)`: finished episodes (default interval 4) or rounds (default interval 1)."""
         ...
 
-    def rounds(self, training: TrainingT_contra, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train from `cursor` until `training.end`, and yield the new cursor and a report after every round.
 
         A round is one pass of the loop: collect data, then update. The driver may leave the loop after any round and

@@ -1,6 +1,8 @@
 from rlsdk.kernels.factory import SLOTS as SLOTS
 from rlsdk.kernels.factory import graphed_transition as graphed_transition
+from rlsdk.kernels.factory import kernel_states as kernel_states
 from rlsdk.kernels.factory import kernels_of as kernels_of
+from rlsdk.kernels.factory import kernels_off as kernels_off
 from rlsdk.kernels.protocol import ActorCriticLayers as ActorCriticLayers
 from rlsdk.kernels.protocol import GumbelNoise as GumbelNoise
 from rlsdk.kernels.protocol import KernelChoice as KernelChoice
@@ -21,8 +23,6 @@ from rlsdk.kernels.structure import Structure as Structure
 from rlsdk.kernels.structure import fixed_layers as fixed_layers
 from rlsdk.kernels.structure import function_modes as function_modes
 from rlsdk.kernels.structure import is_hooked as is_hooked
-from rlsdk.kernels.structure import kernel_states as kernel_states
-from rlsdk.kernels.structure import kernels_off as kernels_off
 from rlsdk.kernels.vector_steps import VectorStep as VectorStep
 from rlsdk.kernels.vector_steps import step_optimizer as step_optimizer
 from rlsdk.kernels.vector_steps import without_compiler as without_compiler

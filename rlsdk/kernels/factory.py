@@ -5,9 +5,10 @@ Each function here is called once per network, optimizer or algorithm, and again
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
 from inspect import getattr_static
 from traceback import walk_tb
@@ -25,13 +26,13 @@ from rlsdk.kernels.protocol import (
     ActorCriticLayers,
     Acts,
     DenseNetwork,
-    Evaluation,
     GreedyKernel,
     KernelChoice,
     NormalizationKernel,
     PolicyActor,
     PolicyEvaluator,
     PolicyLoss,
+    PolicyOutputs,
     PolicySteps,
     ReplayedTransition,
     RowsT,
@@ -39,7 +40,7 @@ from rlsdk.kernels.protocol import (
     SquashedPolicy,
 )
 from rlsdk.kernels.reference import Advantages, Differentiable, is_transformed
-from rlsdk.kernels.structure import KNOWN, PACKAGES, VARIABLE, inside, kernel_states
+from rlsdk.kernels.structure import KNOWN
 from rlsdk.kernels.vector_steps import VectorStep
 from rlsdk.records import StepData
 from rlsdk.registry.discovery import FORGET
@@ -49,6 +50,45 @@ InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
 ArgumentsT = ParamSpec("ArgumentsT")
+
+
+# The switches of kernels. With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes
+# everything. With `RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code. Packages that offer
+# kernels obey it. `RLSDK_KERNELS=acme-kernel,rlsdk-kernels` uses the kernels of these packages only; where both offer one, that
+# of the first. `RLSDK_PLUGINS` does not hide kernels.
+
+VARIABLE = "RLSDK_KERNELS"
+STATES = ("on", "uncompiled", "off")
+_given = os.environ.get(VARIABLE, "on")
+PACKAGES = () if _given in STATES else tuple(map(str.strip, _given.split(",")))
+"""The packages whose kernels are used, the preferred first; (): all."""
+if PACKAGES:
+    from rlsdk.registry.loading import require_kernels_of
+
+    require_kernels_of(PACKAGES, VARIABLE, STATES)
+kernel_states = ["on" if PACKAGES else _given]
+"""What is on; the last one counts: `on`, `uncompiled` (numpy and torch), or `off` (torch). Every update reads it, so a call
+would cost time. Only this module changes it."""
+
+
+def kernels_off() -> AbstractContextManager[None]:
+    """Networks created inside the `with` block, and losses computed inside it, use torch's modules and autograd."""
+    return inside("off")
+
+
+def compiled_off() -> AbstractContextManager[None]:
+    """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
+    return inside("off" if kernel_states[-1] == "off" else "uncompiled")
+
+
+@contextmanager
+def inside(state: str) -> Iterator[None]:
+    """Inside the `with` block, `state` is on; see `kernel_states`."""
+    kernel_states.append(state)
+    try:
+        yield
+    finally:
+        kernel_states.pop()
 
 
 # The faster implementations that installed packages offer by the hook `kernels`, such as those of rlsdk-kernels.
@@ -67,7 +107,7 @@ _tables: list[dict[str, Callable[..., Any] | None]] = []
 """The table with all `SLOTS`, once it is known. Torch's compiler can read a list, but not call what a cache needs."""
 _computed: dict[str, Callable[..., Any]] = {}
 """The functions of torch that return a result, not a kernel."""
-COMPARED = ("rlsdk_kernels",)
+TESTED = ("rlsdk_kernels",)
 """Packages whose kernels are not compared again at run time: their own tests compare every one with torch, at all sizes."""
 _owners: set[str] = set()
 """The packages of all kernels that were in a table."""
@@ -101,7 +141,7 @@ def _enter(table: Mapping[str, Callable[..., Any]]) -> None:
     _owners.update(map(_package, table.values()))
     _tables[:] = [{name: table.get(name) for name in SLOTS}]
     for name in _computed.keys() & table.keys():
-        if _package(table[name]) not in COMPARED:
+        if _package(table[name]) not in TESTED:
             _tables[0][name] = FirstUse(name, table[name], table[name], _computed[name])
 
 
@@ -149,21 +189,21 @@ def _reject(name: str, choose: Callable[..., Any], problem: str) -> None:
     warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
-def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
+def replaceable(function: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
     """A function that a kernel replaces: the one of its name in the table. If that returns None, torch computes.
 
     One that raises an exception where torch raises none, other than an `RlsdkError`, or whose first result is not like that of
     torch, is not called again. There is a warning, and torch computes.
     """
-    name, parameters = by_torch.__name__, list(by_torch.__annotations__)
+    name, parameters = function.__name__, list(function.__annotations__)
     place = parameters.index("reference") if "reference" in parameters else None
 
-    @wraps(by_torch)
+    @wraps(function)
     def chosen(*args: ArgumentsT.args, **kwargs: ArgumentsT.kwargs) -> ResultT:
         # as `offered`, without the call: every update comes here
         choose = None if kernel_states[-1] == "off" else (_tables or _find_tables())[0][name]
         if choose is None:
-            return by_torch(*args, **kwargs)
+            return function(*args, **kwargs)
         try:
             found: Any = choose(*args, **kwargs)
         except RlsdkError:
@@ -171,12 +211,12 @@ def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT,
             raise
         except Exception as error:
             # first: if torch raises an exception too, the arguments are wrong, and the kernel is not
-            result = by_torch(*args, **kwargs)
+            result = function(*args, **kwargs)
             _reject(name, choose, raised(error))
             return result
         if found is None:
-            return by_torch(*args, **kwargs)
-        if place is not None and found is not args[place] and _package(choose) not in COMPARED:
+            return function(*args, **kwargs)
+        if place is not None and found is not args[place] and _package(choose) not in TESTED:
             found = FirstUse(name, choose, found, args[place])
         kernel: ResultT = found
         return kernel
@@ -185,15 +225,15 @@ def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT,
     return chosen
 
 
-def computed(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
+def computed(function: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
     """The same for a function that returns a result, not a kernel."""
-    _computed[by_torch.__name__] = by_torch
-    return replaceable(by_torch)
+    _computed[function.__name__] = function
+    return replaceable(function)
 
 
 def unlike(given: object, expected: object) -> str:
     """Return how a result differs from that of torch in shape, dtype or finiteness; empty: it does not."""
-    if isinstance(expected, Evaluation):
+    if isinstance(expected, PolicyOutputs):
         given, expected = ([getattr(each, name, None) for name in NUMBERS] for each in (given, expected))
     if isinstance(expected, tuple | list):
         if not isinstance(given, type(expected)) or len(given) != len(expected):
@@ -212,7 +252,7 @@ def unlike(given: object, expected: object) -> str:
 
 
 NUMBERS = ("log_prob", "entropy", "value")
-"""The tensors of an `Evaluation`."""
+"""The tensors of a `PolicyOutputs`."""
 
 
 class FirstUse:
@@ -495,8 +535,9 @@ def graphed(*counters: str) -> Callable[[Callable[..., ResultT]], Graphed[Result
     replayed). It returns a tree of float tensors.
 
     It must change tensors in place only, draw no random numbers, and read no value on the CPU. It may read attributes of the
-    algorithm, except `counters`, which change in every update; a changed attribute is noticed, a change inside a list or a
-    dictionary is not. While a graph is captured, the numbers are tensors, 0-d.
+    algorithm and of the objects of `rlsdk.updates` that it holds, at any depth. `counters` are names of those that change in
+    every update, at any depth too: the method must not read them. Any other changed attribute is noticed; a change inside a
+    list or a dictionary is not. While a graph is captured, the numbers are tensors, 0-d.
     """
     return lambda step: Graphed(step, counters)
 

@@ -194,7 +194,7 @@ The gradient of entropies is None if the loss has none. The gradients with respe
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evaluation:
+class PolicyOutputs:
     """The network's outputs for N steps. Tensors have no graph, except those of the distribution."""
 
     made: Callable[[], Distribution]
@@ -239,7 +239,7 @@ LossGrads = tuple[Tensor, Tensor | None, Tensor]
 class PolicyLoss(Protocol):
     """The loss of an actor-critic method: returns (the means named in `LOSSES`, [6]; the gradients [N])."""
 
-    def __call__(self, rows: PolicyRows, now: Evaluation, terms: LossTerms, /) -> tuple[Tensor, LossGrads]: ...
+    def __call__(self, rows: PolicyRows, now: PolicyOutputs, terms: LossTerms, /) -> tuple[Tensor, LossGrads]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,7 +264,7 @@ class PolicySteps(Protocol):
         ...
 
 
-class PolicyEvaluator(Kernel[RowsT, Evaluation, PolicyVjp], Protocol[RowsT]):
+class PolicyEvaluator(Kernel[RowsT, PolicyOutputs, PolicyVjp], Protocol[RowsT]):
     """Evaluates a policy and its value function on recorded steps."""
 
     def prepared(self, rows: RowsT) -> RowsT:

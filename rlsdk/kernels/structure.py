@@ -1,15 +1,15 @@
-"""Detects changes of a network after its kernel was made.
+"""What reads names of torch that are not public: the check whether a network has changed since its kernel was made, and the
+draws of initial weights from a seed.
 
-It reads attributes of torch's modules that are not public. In a version of torch without them, `KNOWN` is False, no
-kernels are used and every check reports a change.
+In a version of torch without the attributes that the check reads, `KNOWN` is False, no kernels are used and every check reports
+a change. A test allows private names of torch in `rlsdk.kernels` only.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain
 from operator import attrgetter, is_
@@ -75,20 +75,12 @@ class _Check:
         """Compare the networks with the last check and count a change. `block` identifies the `fixed_layers()` block,
         or is None."""
         self.checked_in = block
-        if (
-            # counts all hooks of this process
-            self._last_hook == RemovableHandle.next_id
-            and not self.hooked
-            and False
-            # A loop in C, because this runs at every prediction. Almost always nothing has changed.
-            not in map(
-                is_,
-                chain(*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves), _END),
-                self._members,
-            )
-            and self._sizes == list(map(len, self._attributes))
-        ):
-            return
+        # `next_id` counts all hooks of this process
+        if self._last_hook == RemovableHandle.next_id and not self.hooked:
+            # loops in C, because this runs at every prediction; almost always nothing has changed
+            now = chain(*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves), _END)
+            if all(map(is_, now, self._members)) and self._sizes == list(map(len, self._attributes)):
+                return
         members, sizes, hooked = self._members, self._sizes, self.hooked
         if KNOWN:
             self._remember()
@@ -202,47 +194,6 @@ def is_hooked(module: nn.Module) -> bool:
         or not KNOWN
         or any(getattr(module, name) for name in HOOKS)
     )
-
-
-# Switches kernels on and off.
-#
-# With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything. With
-# `RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code. Packages that offer kernels
-# (`rlsdk.kernels.factory`) obey it. `RLSDK_KERNELS=acme-kernel,rlsdk-kernels` uses the kernels of these packages only; where
-# both offer one, that of the first. `RLSDK_PLUGINS` does not hide kernels.
-
-VARIABLE = "RLSDK_KERNELS"
-STATES = ("on", "uncompiled", "off")
-_given = os.environ.get(VARIABLE, "on")
-PACKAGES = () if _given in STATES else tuple(map(str.strip, _given.split(",")))
-"""The packages whose kernels are used, the preferred first; (): all."""
-if PACKAGES:
-    from rlsdk.registry.loading import require_kernels_of
-
-    require_kernels_of(PACKAGES, VARIABLE, STATES)
-kernel_states = ["on" if PACKAGES else _given]
-"""What is on; the last one counts: `on`, `uncompiled` (numpy and torch), or `off` (torch). Every update reads it, so a call
-would cost time. Only this module changes it."""
-
-
-def kernels_off() -> AbstractContextManager[None]:
-    """Networks created inside the `with` block, and losses computed inside it, use torch's modules and autograd."""
-    return inside("off")
-
-
-def compiled_off() -> AbstractContextManager[None]:
-    """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
-    return inside("off" if kernel_states[-1] == "off" else "uncompiled")
-
-
-@contextmanager
-def inside(state: str) -> Iterator[None]:
-    """Inside the `with` block, `state` is on; see `kernel_states`."""
-    kernel_states.append(state)
-    try:
-        yield
-    finally:
-        kernel_states.pop()
 
 
 BEFORE_OPERATION: ContextVar[Callable[[str, Sequence[object], Mapping[str, object]], None] | None] = ContextVar(

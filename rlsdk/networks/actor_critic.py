@@ -76,7 +76,7 @@ def _act_only(
     return Act(kernel.act(seen, deterministic, generator), carry, DEFERRED)
 
 
-class InputReader(Protocol):
+class ReadsInputs(Protocol):
     """Converts users' observations and actions to records and tensors; see `rlsdk.agent.prediction`."""
 
     def read(
@@ -90,7 +90,7 @@ class InputReader(Protocol):
 class ActorCritic(nn.Module):
     """A policy and its value function."""
 
-    reader: InputReader | None = None
+    reader: ReadsInputs | None = None
     """Set by the agent. Without it, the methods for users take records only."""
     stores_estimates = True
     """Whether rollouts contain values, and log-probabilities of their actions. Losses that use no log-probabilities can set it
@@ -121,7 +121,7 @@ class ActorCritic(nn.Module):
             self.sde = self.head.noise
         self._has_log_std = isinstance(getattr(self.head, "log_std", None), Tensor)
         self._dense = self.dense_layers()
-        kernel = factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, ByModules(self))
+        kernel = factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, ActorByModules(self))
         # dense networks leave values and log-probabilities to `estimates`: one call for a rollout is faster than one a
         # step
         act = self._act_and_estimate if self._dense is None else partial(_act_only, kernel)
@@ -398,7 +398,7 @@ NONE: tuple[States, States] = ((), ())
 """The empty recurrent states of actor and critic."""
 
 
-class ByModules:
+class ActorByModules:
     """See `rlsdk.kernels.protocol.PolicyActor`."""
 
     acts_in_place = False

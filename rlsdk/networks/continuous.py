@@ -28,8 +28,8 @@ from rlsdk.kernels.protocol import (
 from rlsdk.kernels.reference import Autograd, AutogradPair
 from rlsdk.networks.action_heads import ActionScale, NoiseMatrices, StateDependentNoise, within_action_bounds
 from rlsdk.networks.critics import (
-    Columns,
     ContinuousCritics,
+    OutputColumns,
     OwnCritics,
     own_critics,
     own_network,
@@ -86,7 +86,7 @@ class SquashedActor(nn.Module):
     def _make_kernels(self, hooked: bool) -> tuple[Acts, SquashedPolicy]:
         """Build the kernels for acting and for learning."""
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.sde_body)
-        kernel = factory.squashed_policy(self._layers(), self._choice, hooked, ByModules(self.distribution))
+        kernel = factory.squashed_policy(self._layers(), self._choice, hooked, SquashedByModules(self.distribution))
         # a CUDA graph repeats operations, and would skip hooks, modes and the draws of new noise matrices
         as_written = hooked or self.has_train_mode or self.sde is not None
         return factory.graphed_acting(partial(self._act, kernel), self, self._choice.setting, as_written), kernel
@@ -177,7 +177,7 @@ class SquashedActor(nn.Module):
         return Act(self.scale.to_environment((self._mean(latent) + noise).tanh()), following, ())
 
 
-class ByModules(AutogradPair):
+class SquashedByModules(AutogradPair):
     """See `rlsdk.kernels.protocol.SquashedPolicy`."""
 
     def __init__(self, distribution: Callable[[Tensor], SquashedGaussian]) -> None:
@@ -356,7 +356,7 @@ def _own_actor(context: BuildContext, config: SoftActorCriticConfig, scale: Acti
     encoder = own_network(context, networks, "actor", (2 * size,), what)
     actor = SquashedActor(encoder, nn.Sequential(), 2 * size, scale)
     # in place of the layers: all columns are those of the user's network
-    actor.mean, actor.log_std = Columns(0, size), Columns(size, 2 * size)
+    actor.mean, actor.log_std = OutputColumns(0, size), OutputColumns(size, 2 * size)
     return actor
 
 
@@ -369,6 +369,10 @@ def _critics(
 ) -> ContinuousCritics | OwnCritics:
     """Build `n_critics` critics; `default` are the hidden layers without `net_arch`."""
     networks, size = config.policy_kwargs, actor.scale.size
+    if networks.subset_size is not None and networks.subset_size > networks.n_critics:
+        raise SettingsError(
+            f"subset_size = {networks.subset_size} of n_critics = {networks.n_critics}; raise n_critics"
+        )
     if networks.critic_class is not None:
         return own_critics(context, networks, size, outputs)
     # after the actor, because the order of construction is that of the random numbers

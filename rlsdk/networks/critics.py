@@ -96,7 +96,7 @@ class OwnNetwork(nn.Module):
         return found.flatten(1)
 
 
-class Columns(nn.Module):
+class OutputColumns(nn.Module):
     """Selects columns of a network's output: [N, D] -> [N, stop - start]. It replaces an output layer."""
 
     def __init__(self, start: int, stop: int) -> None:

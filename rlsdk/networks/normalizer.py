@@ -231,7 +231,7 @@ class RunningMoments:
             apart = np.where(counted, batches - center, 0.0)
         else:
             return np.repeat(self.mean_variance[1], len(batches))
-        # the first rows may hold fillers only
+        # the first rows may hold padding only
         divisor = np.maximum(rows, 1)
         mean = apart.sum(1).cumsum() / divisor
         spread = np.maximum((apart * apart).sum(1).cumsum() / divisor - mean * mean, 0.0)

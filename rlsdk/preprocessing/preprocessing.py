@@ -16,7 +16,7 @@ from rlsdk.environments.states import read_state
 from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interfaces import BuildContext, Parts, Policy, State, Stateful, VectorEnv, VectorEnvAbilities
-from rlsdk.interfaces.abilities import require_inside
+from rlsdk.interfaces.abilities import plays_episodes, require_inside
 from rlsdk.interfaces.parts import GoalRewards
 from rlsdk.preprocessing.normalizer import Normalizer, RolloutNormalizer, normalized_batch
 from rlsdk.records import Act, EnvStep, Features, Observation
@@ -72,7 +72,7 @@ class Preprocessing:
             SettingsError: the plan plays whole episodes, so that nothing here can stack frames or take signs of rewards.
         """
         normalizer = self.normalizer
-        if getattr(parts.plan, "plays_episodes", False):
+        if plays_episodes(parts.plan):
             if self.frames is not None:
                 raise SettingsError("frame_stack is not possible with whole episodes; stack frames in the environment")
             if normalizer is not None and normalizer.settings.sign_reward:
@@ -223,7 +223,7 @@ class FrameStacker:
     def __init__(self, space: Space, count: int) -> None:
         self.single, self.count = space, count
         self.space = map_space(space, self._stacked)
-        self.memory: Features = None
+        self.frames: Features = None
         """The last frames of the training environments. They persist between two calls of `learn`."""
 
     def _stacked(self, leaf: Space) -> Space:
@@ -303,17 +303,17 @@ def _joined(leaf: Space, rows: Tensor) -> Tensor:
 class FrameStackEnv(VectorWrapper):
     """The vector environment `env` with stacked observations, like those of `gymnasium.wrappers.FrameStackObservation`."""
 
-    def __init__(self, env: VectorEnv, frames: FrameStacker, device: str) -> None:
+    def __init__(self, env: VectorEnv, stacker: FrameStacker, device: str) -> None:
         super().__init__(env)
-        self.frames, self.device = frames, device
+        self.stacker, self.device = stacker, device
 
     @property
     def observation_space(self) -> Space:
-        return self.frames.space
+        return self.stacker.space
 
     def reset(self, seed: int | None = None) -> Observation:
         observation = self.env.reset(seed)
-        self.frames.memory = self.frames.initial(self.num_envs, self.device)
+        self.stacker.frames = self.stacker.initial(self.num_envs, self.device)
         return self._stacked(observation)
 
     def step(self, action: Features) -> EnvStep:
@@ -321,25 +321,25 @@ class FrameStackEnv(VectorWrapper):
         final = step.final_observation
         if final is not None:
             ended = step.terminated | step.truncated
-            # before the reset observation enters the memory: the last observation belongs to the frames before it
-            memory = map_tensors(lambda rows: rows[ended], self.frames.memory)
-            final = replace(final, features=self.frames.push(memory, final.features, final.is_first)[0])
+            # before the reset observation is pushed: the last observation belongs to the frames before it
+            frames = map_tensors(lambda rows: rows[ended], self.stacker.frames)
+            final = replace(final, features=self.stacker.push(frames, final.features, final.is_first)[0])
         return replace(step, observation=self._stacked(step.observation), final_observation=final)
 
     def _stacked(self, observation: Observation) -> Observation:
-        frames = self.frames
-        features, frames.memory = frames.push(frames.memory, observation.features, observation.is_first)
+        stacker = self.stacker
+        features, stacker.frames = stacker.push(stacker.frames, observation.features, observation.is_first)
         return Observation(features, observation.is_first, observation.action_mask)
 
     def get_state(self) -> State:
         """The state of the environments and the last frames. Raises OpaqueValue where an environment cannot be read."""
-        return {"stacked": read_state(self.env), "frames": tree.number(self.frames.memory)}
+        return {"stacked": read_state(self.env), "frames": tree.number(self.stacker.frames)}
 
     def set_state(self, state: State) -> None:
         """Restore a state from `get_state`. Raises ValueError when the frames do not fit, and as `set_state` of `env`."""
         cast("VectorEnvAbilities", self.env).set_state(state["stacked"])
-        fresh = self.frames.initial(self.num_envs, self.device)
-        memory: Tensor = stored_like(fresh, state["frames"])
+        fresh = self.stacker.initial(self.num_envs, self.device)
+        frames: Tensor = stored_like(fresh, state["frames"])
         # encoders use discrete values as indices
-        require_inside(self.frames.single, memory, "the file's frames")
-        self.frames.memory = memory
+        require_inside(self.stacker.single, frames, "the file's frames")
+        self.stacker.frames = frames

@@ -302,9 +302,8 @@ def entries() -> tuple[Plugin, ...]:
     with contextlib.suppress(OSError, ValueError):  # a folder on the path cannot be listed
         # Not `entry_points()`: one damaged file would make it fail for all distributions.
         for distribution in distributions():
-            folder = getattr(
-                distribution, "_path", None
-            )  # no public name; a zip archive has none, nor a manifest on disk
+            # no public name; a zip archive has none, nor a manifest on disk
+            folder = getattr(distribution, "_path", None)
             if isinstance(folder, Path):
                 # name and version of the folder, not of METADATA, which may be missing or claim to be another distribution
                 name, _, version = folder.name.rpartition(".")[0].partition("-")

@@ -102,7 +102,7 @@ def protected(plugin: str) -> Iterator[list[str]]:
 
 
 @attrs.frozen
-class State(Generic[StateT]):
+class ProcessState(Generic[StateT]):
     """One kind of state. `get` reads it as a value that can be compared, `put` sets it."""
 
     name: str
@@ -128,8 +128,8 @@ class State(Generic[StateT]):
         return f"changed {self.name}{': ' * bool(changed)}{one_line(', '.join(changed), 80)} (put back)"
 
 
-AnyState = State[Any]
-States = list[AnyState]
+AnyState = ProcessState[Any]
+ProcessStates = list[AnyState]
 
 
 def _put_back(before: list[tuple[AnyState, object]], loaded: list[str], effects: list[str]) -> None:
@@ -143,7 +143,7 @@ def _put_back(before: list[tuple[AnyState, object]], loaded: list[str], effects:
                     sys.modules[name].random.seed()  # from the system, as after its import: no value to compare with
 
 
-def of_process() -> States:
+def of_process() -> ProcessStates:
     """Return the states of Python and of the process."""
     modules, filters = dict(sys.modules), list(warnings.filters)
 
@@ -157,21 +157,21 @@ def of_process() -> States:
         return {name: sys.modules.get(name) for name in modules if sys.modules.get(name) is not modules[name]}
 
     return [
-        State("Python's random state", random.getstate, random.setstate),
-        State("environment variables", lambda: dict(os.environ), _put_environment),
-        State("sys.path", lambda: list(sys.path), lambda value: sys.path.__setitem__(slice(None), value)),
-        State("loaded modules", changed_modules, lambda _: sys.modules.update(modules)),
-        State("the working directory", _cwd, _put_cwd),
-        State("warning filters", lambda: [e for e in warnings.filters if not _is_for_a_part(e)], put_filters),
+        ProcessState("Python's random state", random.getstate, random.setstate),
+        ProcessState("environment variables", lambda: dict(os.environ), _put_environment),
+        ProcessState("sys.path", lambda: list(sys.path), lambda value: sys.path.__setitem__(slice(None), value)),
+        ProcessState("loaded modules", changed_modules, lambda _: sys.modules.update(modules)),
+        ProcessState("the working directory", _cwd, _put_cwd),
+        ProcessState("warning filters", lambda: [e for e in warnings.filters if not _is_for_a_part(e)], put_filters),
     ]
 
 
-def of_library(name: str) -> States:
+def of_library(name: str) -> ProcessStates:
     """Return the states of the library `name`, "numpy" or "torch", which must be loaded."""
     return _of_numpy(sys.modules[name]) if name == "numpy" else _of_torch(sys.modules[name])
 
 
-def _of_numpy(numpy: ModuleType) -> States:
+def _of_numpy(numpy: ModuleType) -> ProcessStates:
     # As bytes, because `==` of arrays is an array, which has no truth value.
     def random_state() -> tuple[object, ...]:
         kind, keys, *rest = numpy.random.get_state()
@@ -183,12 +183,12 @@ def _of_numpy(numpy: ModuleType) -> States:
 
     usual = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
     return [
-        State("numpy's random state", random_state, put_random_state),
-        State("numpy's error handling", numpy.geterr, lambda value: numpy.seterr(**value), lambda: usual),
+        ProcessState("numpy's random state", random_state, put_random_state),
+        ProcessState("numpy's error handling", numpy.geterr, lambda value: numpy.seterr(**value), lambda: usual),
     ]
 
 
-def _of_torch(torch: ModuleType) -> States:
+def _of_torch(torch: ModuleType) -> ProcessStates:
     def put_device(value: str) -> None:
         # setting "cpu" would leave a torch function mode active, which every call of torch would go through
         torch.set_default_device(None if value == "cpu" else value)
@@ -202,17 +202,17 @@ def _of_torch(torch: ModuleType) -> States:
         torch.cuda.set_rng_state_all([torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in value])
 
     return [
-        State(
+        ProcessState(
             "torch's random state",
             lambda: _bytes(torch.random.get_rng_state()),
             lambda value: torch.random.set_rng_state(torch.frombuffer(bytearray(value), dtype=torch.uint8)),
             lambda: _bytes(torch.Generator().get_state()),  # a new generator has the seed that torch begins with
         ),
-        State("torch's random state on GPUs", gpus, put_gpus),
-        State("torch's thread count", torch.get_num_threads, torch.set_num_threads),
-        State("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, lambda: torch.float32),
-        State("torch's default device", lambda: str(torch.get_default_device()), put_device, lambda: "cpu"),
-        State("torch's grad mode", torch.is_grad_enabled, torch.set_grad_enabled, lambda: True),
+        ProcessState("torch's random state on GPUs", gpus, put_gpus),
+        ProcessState("torch's thread count", torch.get_num_threads, torch.set_num_threads),
+        ProcessState("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, lambda: torch.float32),
+        ProcessState("torch's default device", lambda: str(torch.get_default_device()), put_device, lambda: "cpu"),
+        ProcessState("torch's grad mode", torch.is_grad_enabled, torch.set_grad_enabled, lambda: True),
     ]
 
 

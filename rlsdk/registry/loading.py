@@ -474,9 +474,8 @@ def naming_plugins() -> Iterator[None]:
         if owner is None:
             raise
         k = max(k for k, each in enumerate(owners) if each is owner)
-        while (
-            owners[k - 1] is owner
-        ):  # to the function that was called from elsewhere; the first frame is this function
+        # to the function that was called from elsewhere; the first frame is this function
+        while owners[k - 1] is owner:
             k -= 1
         called = any(module.startswith("rlsdk.") and module != "rlsdk.cli.main" for module in modules[1:k])
         if isinstance(error, SystemExit | OSError) and not called:

@@ -115,6 +115,8 @@ HOOKS = (
     "vectorizers",
     "wrappers",
     "kernels",
+    "networks",
+    "distributions",
 )
 """Fields that list names. The hook of the same name returns what they name, see `rlsdk.registry.hooks`."""
 EXTENSIONS = (*HOOKS, *CALLED)
@@ -138,7 +140,7 @@ _NAMES = {
 }
 _PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z_][A-Za-z0-9_]*)")
 OF_SPEC = ("build", "config", "agent", "from_sb3", "upgrade")
-PLACES = (*OF_SPEC, "testing_settings", "testing_bounds", "testing_exceptions")
+REFERENCES = (*OF_SPEC, "testing_settings", "testing_bounds", "testing_exceptions")
 """Fields that name a function, a class or a dictionary as `module:name`."""
 COUNT, MOST_ENVS = "default_envs", 10_000
 TABLES = ("policy_classes", *CALLED)
@@ -212,6 +214,10 @@ class Manifest:
     """Names of the functions for `make_vec_env(vectorization=NAME)` that the plugin's hook `vectorizers` returns."""
     wrappers: tuple[str, ...] = ()
     """Names of the wrappers of environments that the plugin's hook `wrappers` returns."""
+    networks: tuple[str, ...] = ()
+    """Names of the modules that the plugin's hook `networks` returns, for settings such as `critic_class`."""
+    distributions: tuple[str, ...] = ()
+    """Names of the action heads that the plugin's hook `distributions` returns, for `action_distribution`."""
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(name, (`package.module:function`, summary, example)) of commands for `rlsdk NAME`. In the file a table of lists. The
     function is one that Typer accepts, or a `typer.Typer` with commands of its own. A call of the command imports it."""
@@ -375,7 +381,7 @@ def _check_purpose(manifest: Manifest) -> None:
 def _check_places(manifest: Manifest) -> None:
     """Check the fields that name functions and classes as `module:name`, and that `family`, `build` and `config` are given
     together."""
-    for field in PLACES:
+    for field in REFERENCES:
         if (place := getattr(manifest, field)) and not _PLACE.fullmatch(place):
             raise _wrong(field, f"has {shown(place, 60)}; write module:name, such as 'my_package.{field}:{field}'")
     if given := [field for field in OF_SPEC if getattr(manifest, field)]:
@@ -393,7 +399,7 @@ def _check_places(manifest: Manifest) -> None:
 
 def _check_package(manifest: Manifest, package: str) -> None:
     """Check that the manifest names only functions and classes of its own package."""
-    places = [(field, getattr(manifest, field)) for field in PLACES]
+    places = [(field, getattr(manifest, field)) for field in REFERENCES]
     places += [(field, texts[0]) for field in CALLED for _, texts in getattr(manifest, field)]
     for field, place in places:
         if place and place.partition(":")[0].partition(".")[0] != package:

@@ -14,7 +14,7 @@ from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.registry import AlgorithmSpec, Preset, extension, load
 from rlsdk.registry.loading import is_offered
 from rlsdk.registry.packaged_files import named_preset
-from rlsdk.runtime.files import PLACES
+from rlsdk.runtime.files import PATH_SETTINGS
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import data_settings, merge, structure
 from rlsdk.settings.load import nested
@@ -124,7 +124,7 @@ class RunRecord:
         if type(steps := table.get("steps")) is int:  # a hand-written record may leave these out
             rounds |= {"eval_every": max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
         found = from_table(RunRecord, {**rounds, **table}, str(path))
-        return attrs.evolve(found, places={name: found.places[name] for name in PLACES if name in found.places})
+        return attrs.evolve(found, places={name: found.places[name] for name in PATH_SETTINGS if name in found.places})
 
 
 def option(text: str, limits: Limits | None = None, *, default: object = None, **how: object) -> Any:
@@ -231,7 +231,9 @@ class RunRequest:
     def fixed_settings(self) -> set[str]:
         """Return the dotted names of the settings that a resumed run may not change: neither paths nor data sets."""
         data = data_settings(load(self.algorithm).config_type)
-        return set(_dotted({name: value for name, value in self.settings.items() if name not in data})) - set(PLACES)
+        return set(_dotted({name: value for name, value in self.settings.items() if name not in data})) - set(
+            PATH_SETTINGS
+        )
 
     def to_resume(self) -> RunRequest:
         """Return the request to resume this run. The folder has the settings, except paths and data sets."""
@@ -281,7 +283,7 @@ def from_table(kind: type[KindT], table: Mapping[str, object], source: str) -> K
 def places_in(settings: Mapping[str, object]) -> dict[str, str]:
     """Return the settings in a nested table that are paths on disk: dotted name -> path."""
     found = {}
-    for name in PLACES:
+    for name in PATH_SETTINGS:
         value: Any = settings
         for key in name.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None

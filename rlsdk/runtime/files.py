@@ -142,7 +142,7 @@ def _umask() -> int:
     return current
 
 
-PLACES = ("tensorboard_log", "replay_buffer_kwargs.directory")
+PATH_SETTINGS = ("tensorboard_log", "replay_buffer_kwargs.directory")
 """Settings of agents (dotted names) that name a path on disk."""
 NAMES = re.compile("path|folder|dir|file|prefix|url|log_to|command")
 """A pattern in the names of settings and attributes that hold a path, an address or a command."""

@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import TextIO
 
@@ -18,6 +18,12 @@ from rlsdk.errors import printable
 
 COLORS = re.compile("\x1b\\[[0-9;]*m")
 """The escape codes that set colors in a terminal."""
+MARK = re.compile(r"\A(?P<red>error: )|\A(?P<yellow>warning: )")
+PAGE = re.compile(r"^(?P<bold>Usage:|\S.*:$)|(?<=^  )(?P<cyan>-[^\s,]+(?:(?:, | / )-[^\s,]+)*|\S+(?=  ))", re.MULTILINE)
+"""On the page of a command: titles, and the names of options, arguments and commands."""
+STYLED = {"error": MARK, "warning": MARK, "Usage": PAGE}
+"""First word of a text -> what has a style in it."""
+STYLES: Mapping[str | None, str] = {"red": "1;31", "yellow": "33", "bold": "1", "cyan": "36"}
 STREAM_ERRORS = (OSError, ValueError, AttributeError, RuntimeError)
 """The errors that printing raises when the stream is closed, full or missing, or when a signal interrupts it."""
 
@@ -109,7 +115,8 @@ class LossyStream:
 class PrintableStream:
     """A wrapper of a stream that passes text through `printable` and escapes characters that the encoding lacks.
 
-    An OSError, for example of a full disk, names the stream.
+    In a terminal, errors, warnings and pages of commands have colors, unless NO_COLOR is set. An OSError, for example of a full
+    disk, names the stream.
     """
 
     def __init__(self, stream: TextIO, name: str = "standard output") -> None:
@@ -119,7 +126,11 @@ class PrintableStream:
         encoding = getattr(self.unescaped, "encoding", None) or "utf-8"
         with self._name_in_errors():
             # A terminal with an ASCII encoding would raise UnicodeEncodeError for a name in a file or manifest.
-            self.unescaped.write(printable(text).encode(encoding, "backslashreplace").decode(encoding))
+            plain = printable(text).encode(encoding, "backslashreplace").decode(encoding)
+            pattern = STYLED.get(plain[:9].partition(": ")[0])
+            if pattern is not None and self.unescaped.isatty() and not os.environ.get("NO_COLOR"):
+                plain = pattern.sub(lambda part: f"\x1b[{STYLES[part.lastgroup]}m{part[0]}\x1b[0m", plain)
+            self.unescaped.write(plain)
         return len(text)
 
     def flush(self) -> None:

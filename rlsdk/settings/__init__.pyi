@@ -17,7 +17,7 @@ from rlsdk.settings.fields import described as described
 from rlsdk.settings.fields import finite_schedule as finite_schedule
 from rlsdk.settings.fields import in_range as in_range
 from rlsdk.settings.fields import needs as needs
-from rlsdk.settings.fields import positional as positional
+from rlsdk.settings.fields import positional_after as positional_after
 from rlsdk.settings.fields import without as without
 from rlsdk.settings.load import DataReference as DataReference
 from rlsdk.settings.load import data_in as data_in

@@ -171,10 +171,10 @@ def defaults(**changes: object) -> Callable[[type, Fields], Fields]:
     return changed
 
 
-def positional(**places: str) -> Callable[[type, Fields], Fields]:
+def positional_after(**places: str) -> Callable[[type, Fields], Fields]:
     """Return a `field_transformer` for `attrs.frozen` that makes inherited keyword-only fields positional.
 
-    `positional(n_steps="optimize_memory_usage")` puts `n_steps` after `optimize_memory_usage`.
+    `positional_after(n_steps="optimize_memory_usage")` puts `n_steps` after `optimize_memory_usage`.
 
     Raises:
         TypeError: there is no such field. The error occurs when the class is created.

@@ -18,7 +18,16 @@ from rlsdk.settings.actor_critic import (
     as_widths,
 )
 from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.fields import Default, defaults, described, finite_schedule, in_range, is_float32, needs, positional
+from rlsdk.settings.fields import (
+    Default,
+    defaults,
+    described,
+    finite_schedule,
+    in_range,
+    is_float32,
+    needs,
+    positional_after,
+)
 from rlsdk.settings.schedules import Constant, Schedule, TrainFrequency, as_schedule, as_train_frequency
 from rlsdk.settings.strict import structure
 
@@ -63,7 +72,7 @@ class OffPolicyConfig(AgentConfig):
     )
 
 
-@attrs.frozen(field_transformer=positional(action_noise="gradient_steps"))
+@attrs.frozen(field_transformer=positional_after(action_noise="gradient_steps"))
 class ContinuousOffPolicyConfig(OffPolicyConfig):
     """The constructor parameters of off-policy algorithms for Box actions, in order."""
 
@@ -248,6 +257,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
         "target_update_interval",
         "target_entropy",
         "sde_sample_freq",
+        "policy_delay",
     )
 
     ent_coef: str | float = attrs.field(
@@ -281,6 +291,12 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
             " the action space",
             examples=((-0.5, 0.5), (0.25, 0.75)),
         ),
+    )
+    policy_delay: int = attrs.field(
+        default=1,
+        kw_only=True,
+        validator=in_range(1),
+        metadata=described("updates of the critics per update of actor and ent_coef"),
     )
     policy_kwargs: SoftActorCriticNetworkConfig = attrs.field(
         factory=SoftActorCriticNetworkConfig, converter=_soft_networks, kw_only=True

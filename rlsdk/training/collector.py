@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar
@@ -11,22 +10,12 @@ from typing import Any, Generic, NoReturn, TypeVar
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
-from rlsdk.interfaces import Plan, Policy, PolicyAbilities, State, Training, VectorEnv, VectorEnvAbilities
+from rlsdk.errors import PluginError, SettingsError, UsageError
+from rlsdk.interfaces import Policy, PolicyAbilities, State, VectorEnv, VectorEnvAbilities
 from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.networks.normalizer import ObservationNormalizer
 from rlsdk.preprocessing import RolloutNormalizer
-from rlsdk.records import (
-    Act,
-    ActingState,
-    Cursor,
-    EnvStep,
-    Metrics,
-    Observation,
-    Report,
-    Rollout,
-    StepData,
-)
+from rlsdk.records import Act, ActingState, EnvStep, Observation, Rollout, StepData
 from rlsdk.runtime.process import Streams
 from rlsdk.spaces import Space
 from rlsdk.training.stepwise import act_and_step, in_place_of
@@ -70,7 +59,7 @@ class LocalCollector:
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
         self.num_envs = env.num_envs
         self._in_round = False
-        # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
+        # from the class, because `__getattr__` of a vector environment searches the single environments for what it lacks
         ends, report = (getattr(type(env), name, None) for name in ("rollout_ended", "report"))
         self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, env)
         self.report: Callable[[EnvStep], bool] | None = None if report is None else partial(report, env)
@@ -345,42 +334,6 @@ def _rows(observation: Observation, at: slice) -> Observation:
     return map_tensors(lambda leaf: leaf[at], observation)
 
 
-YIELDS = "rounds(training, cursor) yields (rlsdk.training.Cursor, rlsdk.records.Report) after every round"
-
-
-def rounds_of(plan: Plan[Training], training: Training, cursor: Cursor, algorithm: str) -> Iterator[object]:
-    """Return the iterator of a plan's rounds, without checking what it yields.
-
-    Raises:
-        PluginError: `rounds` does not return an iterator.
-    """
-    # typed as object: the plan may be a plugin's, and a return instead of a yield is a frequent mistake
-    rounds: object = plan.rounds(training, cursor)
-    if not isinstance(rounds, Iterator):
-        raise PluginError(
-            f"{algorithm!r}: rounds of {type(plan).__name__} returned {type(rounds).__name__}, no iterator; write it with"
-            f" `yield`: {YIELDS}"
-        )
-    return rounds
-
-
-def wrong_round(yielded: object, before: Cursor, algorithm: str) -> PluginError:
-    """The error for a yielded value that is not `(Cursor, Report)`, or whose counts are below those `before` the round."""
-    if isinstance(yielded, tuple) and tuple(map(type, yielded)) == (Cursor, Report):
-        return PluginError(
-            f"{algorithm!r}: counts of its training loop fell from {before} to {yielded[0]}; add to the counts of the cursor"
-            " that rounds was given"
-        )
-    found = f"({', '.join(type(part).__name__ for part in yielded)})" if isinstance(yielded, tuple) else repr(yielded)
-    return PluginError(f"{algorithm!r}: its training loop yielded {found[:200]}; {YIELDS}")
-
-
-def of_algorithm(error: PluginError, algorithm: str) -> PluginError:
-    """The same error with the id of the algorithm at its beginning."""
-    text = str(error)
-    return error if text.startswith(repr(algorithm)) else PluginError(f"{algorithm!r}: {text}")
-
-
 def wrong_act(act: object, policy: object, num_envs: int) -> PluginError | None:
     """The error for an invalid result of `policy.act` for `num_envs` observations; None if the result is valid."""
     kind, wanted = type(policy).__name__, "return rlsdk.records.Act(action, carry, extras)"
@@ -408,27 +361,3 @@ def wrong_length(length: object) -> PluginError:
     return PluginError(
         f"its training loop called collect(policy, {length!r}); the length is a whole number of at least 1"
     )
-
-
-def diverged(metrics: Metrics, report: Report) -> DivergenceError:
-    """The error for metrics, each float [], of which at least one is NaN or infinite."""
-    wrong = {name: float(value) for name, value in metrics.items() if not math.isfinite(float(value))}
-    return DivergenceError(
-        f"training diverged at update {report.updates} (environment step {report.env_steps}): {wrong};"
-        " the environment's own numbers were finite, so lower learning_rate, scale the rewards, or check custom networks"
-    )
-
-
-def unlike_metrics(metrics: object) -> PluginError:
-    """The error for a result of `update` that is not a mapping of metrics."""
-    wanted = "update() must return metrics: a mapping from names to 0-d tensors, such as {'train/loss': loss.detach()}"
-    if not isinstance(metrics, Mapping):
-        return PluginError(f"{wanted}; it returned {type(metrics).__name__}")
-    if not metrics:
-        return PluginError(f"{wanted}; it returned none, so divergence would go unnoticed")
-    wrong = {n: v for n, v in metrics.items() if not isinstance(v, Tensor) or v.dim()}
-    kinds = [
-        f"{n} is a {type(v).__name__}" + (f" {list(v.shape)}" if isinstance(v, Tensor) else "")
-        for n, v in wrong.items()
-    ]
-    return PluginError(f"{wanted}; {', '.join(kinds) or 'they lie on several devices or have several dtypes'}")

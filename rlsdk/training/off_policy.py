@@ -13,14 +13,13 @@ from rlsdk import tree
 from rlsdk.environments.vector.faults import LONG, require_end
 from rlsdk.errors import PluginError, SettingsError
 from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Training
-from rlsdk.interfaces.abilities import ability, require_batches, shortcut
+from rlsdk.interfaces.abilities import ability, require_batches, shortcut, unlike_metrics
 from rlsdk.interfaces.parts import as_it_is
 from rlsdk.kernels import fixed_layers
 from rlsdk.records import Cursor, Episode, Metrics, Report
 from rlsdk.runtime.process import Streams
 from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.settings.schedules import TrainFrequency
-from rlsdk.training.collector import unlike_metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class OffPolicyPlan:
         """
         collector, parts, policy = training.collector, training.parts, training.parts.behavior_policy
         counter = ability(parts.buffer, BufferAbilities, "collected")
-        listener = ability(parts.algorithm, AlgorithmAbilities, "collected")
+        scheduled = ability(parts.algorithm, AlgorithmAbilities, "collected")
         updating = ReplayUpdates(parts, training.streams)
         # the length of an episode is unknown, so a round of episodes is collected step by step
         length = 1 if self.episodes else self.train_every
@@ -79,9 +78,9 @@ class OffPolicyPlan:
             waited, due = 0, LONG
             while not whole and not stopped:
                 # made again each time: it counts from the steps before this call, and a round of episodes makes many calls
-                on_step = None if listener is None else _listening(listener, training, steps)
+                on_step = None if scheduled is None else _after_each_step(scheduled, training, steps)
                 rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
-                updating.memory.extend(rollout)
+                updating.buffer.extend(rollout)
                 episodes += rollout.episodes
                 done = len(rollout.steps.reward)
                 steps += done * collector.num_envs
@@ -112,8 +111,8 @@ class OffPolicyPlan:
         """
         size = self.batch_size if batch_size is None else batch_size
         updating = ReplayUpdates(training.parts, training.streams)
-        listener = ability(training.parts.algorithm, AlgorithmAbilities, "collected")
-        if listener is None:
+        scheduled = ability(training.parts.algorithm, AlgorithmAbilities, "collected")
+        if scheduled is None:
             return updating.update(count, size, 0.0)
         steps = self.train_every * max(1, training.collector.num_envs)
         # schedules and target networks count environment steps, so updates without steps count as if there had been
@@ -121,19 +120,19 @@ class OffPolicyPlan:
         share = steps / self.gradient_steps if self.gradient_steps > 0 else 1.0
 
         def each(done: int) -> None:
-            listener.collected(training.end + int(share * done), 1.0)  # exploration schedules are at their end
+            scheduled.collected(training.end + int(share * done), 1.0)  # exploration schedules are at their end
 
         metrics = updating.update(count, size, 0.0, each)
         # the true count again, so that later steps continue from it
-        listener.collected(training.end, 1.0)
+        scheduled.collected(training.end, 1.0)
         return metrics
 
 
-def _listening(listener: AlgorithmAbilities, training: Training, steps: int) -> Callable[[int], None]:
+def _after_each_step(algorithm: AlgorithmAbilities, training: Training, steps: int) -> Callable[[int], None]:
     """Return a function that calls the algorithm's `collected` after every vector step of steps collected after `steps`."""
 
     def on_step(done: int) -> None:
-        listener.collected(steps + done, training.progress(steps + done))
+        algorithm.collected(steps + done, training.progress(steps + done))
 
     return on_step
 
@@ -146,6 +145,23 @@ class ReplayUpdates:
     """
 
     def __init__(self, parts: Parts, streams: Streams) -> None:
+        """Raises the errors of `check`."""
+        self.check(parts)
+        assert parts.buffer is not None
+        self.buffer = buffer = parts.buffer
+        # without normalization the algorithm learns from the batches of the buffer unchanged
+        self.sample = buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
+        self.algorithm, self.generator = parts.algorithm, streams["replay"]
+        self.prioritized = ability(buffer, BufferAbilities, "prioritize")
+        self.judging = ability(parts.algorithm, AlgorithmAbilities, "td_error")
+        several = shortcut(buffer, BufferAbilities, "sample_several", "sample")
+        self.together: UpdatesTogether | None = None
+        # priorities change with every update, so their batches cannot be drawn ahead
+        if several is not None and self.prioritized is None:
+            self.together = UpdatesTogether(several, parts.algorithm, parts.preprocess_batch)
+
+    @staticmethod
+    def check(parts: Parts) -> None:
         """Check that the algorithm can use the batches of the buffer.
 
         Raises:
@@ -153,33 +169,19 @@ class ReplayUpdates:
             SettingsError: the algorithm cannot use the batches, or the buffer is prioritized and the algorithm has no
                 `td_error`.
         """
-        if parts.buffer is None:
+        buffer, algorithm = parts.buffer, parts.algorithm
+        if buffer is None:
             raise PluginError(
                 f"its training loop, {type(parts.plan).__name__}, samples a buffer; pass Parts(buffer=...)"
             )
-        self.memory = parts.buffer
-        # without normalization the algorithm learns from the batches of the buffer unchanged
-        self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
-        self.algorithm, self.generator = parts.algorithm, streams["replay"]
-        self.prioritized = ability(parts.buffer, BufferAbilities, "prioritize")
-        self.judging = ability(parts.algorithm, AlgorithmAbilities, "td_error")
-        if self.prioritized is not None and self.judging is None:
+        prioritized = ability(buffer, BufferAbilities, "prioritize") is not None
+        if prioritized and ability(algorithm, AlgorithmAbilities, "td_error") is None:
             raise SettingsError(
-                f"its buffer, {type(parts.buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
-                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.AlgorithmAbilities); choose a memory"
-                " without priorities, such as replay_buffer_class = 'uniform'"
+                f"its buffer, {type(buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
+                f" {type(algorithm).__name__}, has no td_error (rlsdk.interfaces.AlgorithmAbilities); choose a buffer without"
+                " priorities, such as replay_buffer_class = 'uniform'"
             )
-        several = shortcut(parts.buffer, BufferAbilities, "sample_several", "sample")
-        self.together: UpdatesTogether | None = None
-        # priorities change with every update, so their batches cannot be drawn ahead
-        if several is not None and self.prioritized is None:
-            self.together = UpdatesTogether(several, parts.algorithm, parts.preprocess_batch)
         require_batches(parts)
-
-    @staticmethod
-    def check(parts: Parts) -> None:
-        """Check the parts as the constructor does, for `rlsdk.interfaces.PlanAbilities`."""
-        ReplayUpdates(parts, Streams(0))
 
     def update(
         self, count: int, batch_size: int, progress: float, each: Callable[[int], None] | None = None
@@ -218,7 +220,7 @@ class ReplayUpdates:
         """
         if not isinstance(index := getattr(batch, "index", None), Tensor):
             raise PluginError(
-                f"its memory has prioritize and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
+                f"its buffer has prioritize and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
             )
         if self.judging is None or (error := self.judging.td_error) is None:
             raise PluginError(
@@ -234,9 +236,9 @@ BYTES_AT_ONCE = 2**20
 class UpdatesTogether:
     """Makes several updates with batches that are sampled together; the result equals that of single updates bit by bit."""
 
-    def __init__(self, memory: BufferAbilities, algorithm: Algorithm[Any], preprocess: Callable[[Any], Any]) -> None:
+    def __init__(self, buffer: BufferAbilities, algorithm: Algorithm[Any], preprocess: Callable[[Any], Any]) -> None:
         """`preprocess` converts what the buffer samples into what the algorithm learns from."""
-        self.memory, self.algorithm, self.preprocess = memory, algorithm, preprocess
+        self.buffer, self.algorithm, self.preprocess = buffer, algorithm, preprocess
         self.shared = shortcut(algorithm, AlgorithmAbilities, "update_several", "update")
         self._row_bytes = 0
 
@@ -245,7 +247,7 @@ class UpdatesTogether:
         while count > 0:
             # the first batch alone shows how large a row is
             at_once = min(count, max(1, BYTES_AT_ONCE // (size * self._row_bytes))) if self._row_bytes else 1
-            rows = self.preprocess(self.memory.sample_several(at_once, size, generator))
+            rows = self.preprocess(self.buffer.sample_several(at_once, size, generator))
             self._row_bytes = self._row_bytes or sum(leaf[:1].nbytes for leaf in tree.leaves(rows))
             if self.shared is not None:
                 yield from self.shared.update_several(rows, at_once, progress=progress)

@@ -8,12 +8,11 @@ from typing import ClassVar, Literal, Protocol
 
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import AlgorithmAbilities, BuildContext, Training
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces.abilities import ability, unlike_metrics
 from rlsdk.records import Cursor, Report
-from rlsdk.training.collector import unlike_metrics
 
 
-class OnPolicySettings(Protocol):
+class RolloutSettings(Protocol):
     """The hyper-parameters of an on-policy algorithm that its training loop uses."""
 
     @property
@@ -32,7 +31,7 @@ class OnPolicyPlan:
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
     @staticmethod
-    def of(config: OnPolicySettings, context: BuildContext) -> OnPolicyPlan:
+    def of(config: RolloutSettings, context: BuildContext) -> OnPolicyPlan:
         """Create the plan from the hyper-parameters of an algorithm.
 
         Raises:
@@ -64,14 +63,12 @@ class OnPolicyPlan:
         counter = ability(algorithm, AlgorithmAbilities, "updates")
         discarding = ability(algorithm, AlgorithmAbilities, "discarded")
         while cursor.env_steps < training.end:
-            # collect: the policy of this moment acts, so the rollout is on-policy
             rollout = collector.collect(policy, self.n_steps)
             length = rollout.steps.reward.shape[0]
             cursor, metrics = Cursor(cursor.env_steps + length * collector.num_envs, cursor.updates), None
             # a rollout that a callback cut short would be learned from with another batch size than was chosen
             whole = length == self.n_steps or training.ends_exactly(cursor.env_steps)
             if whole and bool(rollout.steps.valid.any()):  # all rows may be padding rows
-                # update: the rollout is used once and then forgotten
                 metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
                 if metrics is None:
                     raise unlike_metrics(metrics)

@@ -15,17 +15,18 @@ from torch import Tensor
 
 from rlsdk.environments import ConnectedEnv
 from rlsdk.environments.vector.faults import UNHEARD, hint_of_silence
-from rlsdk.errors import SettingsError
+from rlsdk.errors import DivergenceError, SettingsError
 from rlsdk.interfaces import Collector, Training, VectorEnv
+from rlsdk.interfaces.abilities import unlike_metrics
 from rlsdk.records import Cursor, Episode, Metrics, Report
 from rlsdk.runtime.process import count_in
 from rlsdk.sinks import Logger
-from rlsdk.training.collector import NoCollector, diverged, unlike_metrics
+from rlsdk.training.collector import NoCollector
 from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
 from rlsdk.tree import flatten
 
 
-class Listener(Protocol):
+class CallbackLike(Protocol):
     """The members of a callback that the driver uses; `rlsdk.callbacks.Callback` also has a method for every event."""
 
     def handles(self, event: str) -> bool: ...
@@ -41,7 +42,7 @@ class Listener(Protocol):
 class Handlers(dict[str, list[Callable[..., object]]]):
     """Event -> the methods of the callbacks that handle it. An entry is created when its event first happens."""
 
-    def __init__(self, callbacks: Sequence[Listener]) -> None:
+    def __init__(self, callbacks: Sequence[CallbackLike]) -> None:
         super().__init__()
         self._callbacks = callbacks
 
@@ -71,6 +72,15 @@ def _numbers(metrics: Metrics, report: Report) -> dict[str, float]:
     return dict(zip(metrics, numbers, strict=True))
 
 
+def diverged(metrics: Metrics, report: Report) -> DivergenceError:
+    """The error for metrics, each float [], of which at least one is NaN or infinite."""
+    wrong = {name: float(value) for name, value in metrics.items() if not math.isfinite(float(value))}
+    return DivergenceError(
+        f"training diverged at update {report.updates} (environment step {report.env_steps}): {wrong};"
+        " the environment's own numbers were finite, so lower learning_rate, scale the rewards, or check custom networks"
+    )
+
+
 class Run:
     """One call of `learn`: its counts, episodes and values for logs. Callbacks receive this object."""
 
@@ -80,11 +90,11 @@ class Run:
         driven: DrivenAgent,
         cursor: Cursor,
         total_timesteps: int,
-        callbacks: Sequence[Listener],
+        callbacks: Sequence[CallbackLike],
         schedule_until: int | None = None,
     ) -> None:
-        """`driven` is the same agent as `agent`, with the members that the driver writes to. `schedule_until` is the
-        agent's count at which schedules end; None: at the end of the run."""
+        """`agent` is the `Agent`, and `driven` its `AssembledAgent`. `schedule_until` is the agent's count at which schedules
+        end; None: at the end of the run."""
         self.agent, self.driven, self.cursor, self.callbacks = agent, driven, cursor, tuple(callbacks)
         self.total_timesteps = total_timesteps
         # counts of this run; the agent's own continue from earlier runs
@@ -170,7 +180,7 @@ class Run:
     @property
     def progress_remaining(self) -> float:
         """The argument of schedules after the last round: 1 at their start, 0 at their end."""
-        return 1.0 - min(1.0, (self.count - self.origin) / max(1, self.schedule_end - self.origin))
+        return 1.0 - self.training(self.collector).progress(self.count)
 
     def training(self, collector: Collector) -> Training:
         """The argument of the plan's `rounds`."""

@@ -110,7 +110,7 @@ SHARED_BYTES, SHARED_ROLLOUTS = 2**18, 64
 """The largest size in bytes of a storage for several rollouts, and the largest number of rollouts in it."""
 
 
-class InPlace:
+class InPlaceSteps:
     """A policy and environments that write rollouts directly to their storage."""
 
     def __init__(
@@ -263,7 +263,7 @@ def _beginning_with(first: Tensor, length: int) -> Tensor:
 
 def in_place_of(
     policy: object, env: object, generator: Generator, normalizer: RolloutNormalizer | None = None
-) -> InPlace | None:
+) -> InPlaceSteps | None:
     """Return the policy and the environments if both can write rollouts directly to their storage.
 
     None if a subclass, a wrapper or the object itself overrides `act` or `step`, which would not be called.
@@ -274,4 +274,4 @@ def in_place_of(
     act, stepping = None if given is None else given.act_in_place, shortcut(env, StepsInPlace, "step_in_place", "step")
     if act is None or stepping is None:
         return None
-    return InPlace(act, stepping, generator, None if normalizer is None else normalizer.normalizer.observations)
+    return InPlaceSteps(act, stepping, generator, None if normalizer is None else normalizer.normalizer.observations)

@@ -13,15 +13,14 @@ from torch import Tensor
 from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import Collector, Plan, PlanAbilities, Policy, Training, VectorEnv, VectorEnvAbilities
-from rlsdk.interfaces.abilities import ability, shortcut
+from rlsdk.interfaces.abilities import ability, plays_episodes, shortcut
 from rlsdk.interfaces.environment import StepsInPlace
 from rlsdk.kernels.factory import kernel_fault
 from rlsdk.records import ActingState, Cursor, EnvStep, Observation, Report, Rollout
 from rlsdk.runtime.memory import keep_freed_memory
 from rlsdk.runtime.process import limit_to_cores, limited_threads
 from rlsdk.storage.tensors import nested_state
-from rlsdk.training import collector as plan_errors
-from rlsdk.training.collector import LocalCollector, NoCollector, group_generators, rounds_of
+from rlsdk.training.collector import LocalCollector, NoCollector, group_generators
 from rlsdk.training.off_policy import OffPolicyPlan
 from rlsdk.training.run import Run
 from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
@@ -29,6 +28,8 @@ from rlsdk.tree import flatten, is_finite
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
+ENDED = object()
+"""Stands for the round after the last one of a plan."""
 
 
 def _play(run: Run, env: VectorEnv | None) -> None:
@@ -46,16 +47,17 @@ def _play(run: Run, env: VectorEnv | None) -> None:
             break
         if run.new_episodes:
             run.restart_episodes()
-        # create a new loop at the start, after a restart of episodes, and for new settings
-        if cursor is not run.cursor or agent.acting is not run.collector.acting or parts is not agent.parts:
+        # at the start and after a restart of episodes, or with new parts, for new settings
+        is_current = cursor is run.cursor and run.collector.acting is agent.acting and parts is agent.parts
+        if not is_current:
             parts, by_episode = agent.parts, agent.parts.plan.log_every == "episodes"
             run.collector = collector_after(run.collector, run, env)
             loop = rounds_of(parts.plan, run.training(run.collector), run.cursor, run.agent.spec.id)
         # stays True if the round fails: the environments have then made steps that the cursor does not count
         agent.in_round = True
-        round_ = next(loop, run)  # `run` marks the end of the plan, which never yields it
+        round_ = next(loop, ENDED)
         agent.in_round = False
-        if round_ is run:
+        if round_ is ENDED:
             break
         cursor, report = _checked_round(round_, run.cursor, run.agent.spec.id)
         run.advance(cursor, report)
@@ -81,7 +83,43 @@ def _checked_round(yielded: object, before: Cursor, algorithm: str) -> tuple[Cur
         whole = isinstance(cursor, Cursor) and isinstance(report, Report)
         if whole and cursor.env_steps >= before.env_steps and cursor.updates >= before.updates:
             return cursor, report
-    raise plan_errors.wrong_round(yielded, before, algorithm)
+    raise wrong_round(yielded, before, algorithm)
+
+
+YIELDS = "rounds(training, cursor) yields (rlsdk.training.Cursor, rlsdk.records.Report) after every round"
+
+
+def rounds_of(plan: Plan, training: Training, cursor: Cursor, algorithm: str) -> Iterator[object]:
+    """Return the iterator of a plan's rounds, without checking what it yields.
+
+    Raises:
+        PluginError: `rounds` does not return an iterator.
+    """
+    # typed as object: the plan may be a plugin's, and a return instead of a yield is a frequent mistake
+    rounds: object = plan.rounds(training, cursor)
+    if not isinstance(rounds, Iterator):
+        raise PluginError(
+            f"{algorithm!r}: rounds of {type(plan).__name__} returned {type(rounds).__name__}, no iterator; write it with"
+            f" `yield`: {YIELDS}"
+        )
+    return rounds
+
+
+def wrong_round(yielded: object, before: Cursor, algorithm: str) -> PluginError:
+    """The error for a yielded value that is not `(Cursor, Report)`, or whose counts are below those `before` the round."""
+    if isinstance(yielded, tuple) and tuple(map(type, yielded)) == (Cursor, Report):
+        return PluginError(
+            f"{algorithm!r}: counts of its training loop fell from {before} to {yielded[0]}; add to the counts of the cursor"
+            " that rounds was given"
+        )
+    found = f"({', '.join(type(part).__name__ for part in yielded)})" if isinstance(yielded, tuple) else repr(yielded)
+    return PluginError(f"{algorithm!r}: its training loop yielded {found[:200]}; {YIELDS}")
+
+
+def of_algorithm(error: PluginError, algorithm: str) -> PluginError:
+    """The same error with the id of the algorithm at its beginning."""
+    text = str(error)
+    return error if text.startswith(repr(algorithm)) else PluginError(f"{algorithm!r}: {text}")
 
 
 def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | None) -> None:
@@ -118,7 +156,7 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
                     # raises the error unless a callback has restored the agent; then the training continues
                     recover(run, error)
         except PluginError as error:
-            raise plan_errors.of_algorithm(error, run.agent.spec.id) from None
+            raise of_algorithm(error, run.agent.spec.id) from None
         except Exception as error:
             # a kernel that is known to compute right may fail later, in the middle of a step that cannot be repeated
             if (fault := kernel_fault(error)) is None:
@@ -126,7 +164,7 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
             raise fault from error
         finally:
             # discard rounds collected ahead; a continued training collects them again with the same weights
-            agent.in_round = agent.in_round or not left(run.collector)
+            agent.in_round = agent.in_round or not discard_ahead(run.collector)
             run.notify("on_training_end")
 
 
@@ -153,7 +191,7 @@ def recover(run: Run, error: DivergenceError) -> None:
     """
     _forget_what_diverged(run.driven)
     # all of them, so that every callback learns of it, even after one has restored the agent
-    answers = [handle(run, error) for handle in run.handlers["on_divergence"]]  # calls every callback
+    answers = [handle(run, error) for handle in run.handlers["on_divergence"]]
     if not any(answer is True for answer in answers):
         raise error
     # discard weights stored for later rounds and the counts of the interrupted round
@@ -185,43 +223,38 @@ def collector_after(before: Collector, run: Run, env: VectorEnv | None) -> Colle
 
     New episodes begin if `before` was ahead of the learner and the environments cannot be restored.
     """
-    if not left(before):
+    if not discard_ahead(before):
         run.restart_episodes()
     return collector_of(run, env)
 
 
-def left(collector: Collector) -> bool:
-    """Discard what a collector collected ahead. Returns False if the environments then have steps that the cursor does
-    not count."""
-    # found by its name, because a collector that ends exactly passes it on from the collector inside
+def discard_ahead(collector: Collector) -> bool:
+    """Discard what a collector collected ahead, by its optional method `leave`. Returns False if the environments then have
+    steps that the cursor does not count."""
+    # `ability` is for parts, and has no class of a collector's optional methods: `leave` is the only one
     leave: Callable[[], bool] | None = getattr(collector, "leave", None)
     return leave is None or leave()
 
 
 def collector_of(run: Run, env: VectorEnv | None) -> Collector:
     """Create the collector of the plan, with the agent's acting state. `env`: the environment that callbacks watch."""
-    plan = run.driven.parts.plan
+    agent, plan = run.driven, run.driven.parts.plan
     if env is None or not plan.needs_environment:
         return NoCollector()
-    collector = _collector_of(run, env)
+    collector = None if agent.env is None else agent.env.collector(run)
+    if collector is None:
+        # weights for later rounds are of no use to a collector in this process
+        agent.ahead = ()
+        generators = group_generators(agent.streams, len(agent.acting))
+        normalizer = agent.preprocessing.rollouts(agent.parts)
+        collector = LocalCollector(env, agent.acting, generators, normalizer, agent.context.observation_space)
     # updates are counted one by one and need no cut
     if not run.exact or plan.unit != "steps":
         return collector
     return cast("Collector", ExactCollector(collector, (run.end - run.cursor.env_steps) // env.num_envs))
 
 
-def _collector_of(run: Run, env: VectorEnv) -> Collector:
-    agent = run.driven
-    if agent.env is not None and (made := agent.env.collector(run)) is not None:
-        return made
-    # weights for later rounds are of no use to a collector in this process
-    agent.ahead = ()
-    generators = group_generators(agent.streams, len(agent.acting))
-    normalizer = agent.preprocessing.rollouts(agent.parts)
-    return LocalCollector(env, agent.acting, generators, normalizer, agent.context.observation_space)
-
-
-def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
+def rounded_up(plan: Plan, num_envs: int, total: int) -> str | None:
     """One line about a training of `total` steps that ends later, because rounds are whole; None if it does not."""
     if not total:
         return None
@@ -231,7 +264,7 @@ def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
         if plan.episodes:
             return episodes + remedy
         size = plan.train_every * num_envs
-    elif getattr(plan, "plays_episodes", False):  # exact_steps is refused there
+    elif plays_episodes(plan):  # exact_steps is refused there
         return episodes
     else:
         rollouts = ability(plan, PlanAbilities, "n_steps")
@@ -241,14 +274,14 @@ def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
     return f"{total:,} steps become {total + -total % size:,}: rounds of {size:,} steps are whole{remedy}"
 
 
-def require_exact(plan: Plan[Training], num_envs: int, total: int, algorithm: str) -> None:
+def require_exact(plan: Plan, num_envs: int, total: int, algorithm: str) -> None:
     """Check that a training can end after exactly `total` steps.
 
     Raises:
         UsageError: the algorithm plays whole episodes.
         SettingsError: the environments, which are stepped together, cannot make this number of steps.
     """
-    if getattr(plan, "plays_episodes", False):
+    if plays_episodes(plan):
         raise UsageError(f"exact_steps: {algorithm} plays whole episodes, which are not cut; leave exact_steps out")
     if plan.unit == "steps" and total % num_envs:
         near = total - total % num_envs
@@ -265,9 +298,9 @@ class ExactCollector:
     `inner`.
     """
 
-    def __init__(self, inner: Collector, left: int) -> None:
-        """`left`: the vector steps until the end."""
-        self.inner, self.left = inner, left
+    def __init__(self, inner: Collector, remaining: int) -> None:
+        """`remaining`: the vector steps until the end."""
+        self.inner, self.remaining = inner, remaining
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -285,15 +318,15 @@ class ExactCollector:
         Raises:
             PluginError: the plan collects again after a rollout with `stopped`.
         """
-        if not self.left:
+        if not self.remaining:
             raise PluginError(
                 "its training loop collects again after a rollout with `stopped`, so it cannot end exactly; end the round"
                 " there, or leave exact_steps out"
             )
-        wanted = min(length, self.left) if hasattr(length, "__index__") else length
+        wanted = min(length, self.remaining) if hasattr(length, "__index__") else length
         rollout = self.inner.collect(policy, wanted, on_step=on_step, ends_round=ends_round)
-        self.left -= len(rollout.steps.reward)
-        return rollout if self.left else replace(rollout, stopped=True)
+        self.remaining -= len(rollout.steps.reward)
+        return rollout if self.remaining else replace(rollout, stopped=True)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -13,17 +14,16 @@ from rlsdk.interfaces import Distribution, State
 from rlsdk.kernels import KernelChoice, KernelSlot, factory, fixed_layers
 from rlsdk.kernels.factory import graphed
 from rlsdk.kernels.protocol import (
-    Evaluation,
     LossGrads,
     LossTerms,
     Minibatches,
     PolicyEvaluator,
     PolicyLoss,
+    PolicyOutputs,
     PolicyRows,
     PolicySteps,
     PolicyVjp,
     Product,
-    RowsT,
 )
 from rlsdk.kernels.reference import backward
 from rlsdk.math.surrogate import (
@@ -83,7 +83,7 @@ class ClippedPolicy:
         self.cut_every, self.burn_in = cut_every, burn_in
         choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
         self.optimizer = FlatOptimizer(network, choice, config.learning_rate(1.0), adam_arguments(choice, arguments))
-        self._kernel: KernelSlot[Evaluator] = KernelSlot(self._make_kernel, network)
+        self._kernels = KernelSlot(self._make_kernels, network)
         self.updates = 0
         """The number of epochs begun so far, as stable-baselines3 counts updates."""
 
@@ -95,15 +95,12 @@ class ClippedPolicy:
         self.cut_every = getattr(config, "sequence_length", self.cut_every)
         self.burn_in = getattr(config, "burn_in", self.burn_in)
         self.config = config
-        self._kernel.refit()  # the fastest kernel depends on batch_size
+        self._kernels.refit()  # the fastest kernel depends on batch_size
 
-    def _make_kernel(self, hooked: bool) -> Evaluator:
+    def _make_kernels(self, hooked: bool) -> PolicyKernels:
         # kernels look up the gradients' memory once, so it has to exist before they are made
         self.optimizer.zero_grad()  # allocates the gradients of new parameters
-        evaluator = evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
-        self._loss = policy_loss_of(self.network)
-        self._steps = policy_steps_of(evaluator, self._loss)
-        return evaluator
+        return policy_kernels(self.network, self._rows_at_once(self.config), hooked=hooked)
 
     @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
@@ -114,7 +111,8 @@ class ClippedPolicy:
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
         rate = config.learning_rate(remaining)
         rows = policy_batch(batch, network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
-        rows = self._kernel().prepared(rows)
+        kernels = self._kernels()
+        rows = kernels.evaluator.prepared(rows)
         if network.has_train_mode:
             network.train()
         size, total, count = config.batch_size or len(rows), torch.zeros(len(METRICS), device=rows.value.device), 0
@@ -123,11 +121,11 @@ class ClippedPolicy:
         divided = partial(in_order, burn_in=self.burn_in) if network.recurrent else shuffled
         for epochs in (config.n_epochs,) if limit is None else (1,) * config.n_epochs:  # each may be the last one
             self.updates += epochs
-            step = None if self._steps is None else self.optimizer.next_steps(rate, config.max_grad_norm)
+            step = None if kernels.steps is None else self.optimizer.next_steps(rate, config.max_grad_norm)
             is_last = False
-            if self._steps is not None and step is not None:  # compiled code makes all steps of these epochs itself
+            if kernels.steps is not None and step is not None:  # compiled code makes all steps of these epochs itself
                 order = torch.stack([shuffled_order(rows, self.generator) for _ in range(epochs)])
-                sums, made, is_last = self._steps(rows, Minibatches(order, size, limit), terms, step)
+                sums, made, is_last = kernels.steps(rows, Minibatches(order, size, limit), terms, step)
                 total, count = total.add_(sums), count + made
             else:
                 for minibatch in chain.from_iterable(divided(rows, size, self.generator) for _ in range(epochs)):
@@ -137,9 +135,8 @@ class ClippedPolicy:
                         break
             if is_last:
                 break
-        metrics = dict(
-            zip(METRICS, (total / max(count, 1)).unbind(), strict=True)
-        )  # 0 minibatches: all rows are fillers
+        # 0 minibatches if all rows are padding
+        metrics = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
         metrics["train/explained_variance"] = factory.explained_variance(rows.value, rows.target)
         limits = {"train/clip_range": clip, "train/clip_range_vf": clip_value}
         metrics |= {name: rows.value.new_full((), value) for name, value in limits.items() if value is not None}
@@ -157,8 +154,9 @@ class ClippedPolicy:
         #   loss = policy_loss + vf_coef * value_loss - ent_coef * entropy.mean()
         config, (rate, clip, clip_value) = self.config, numbers
         terms = LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
-        now, vjp = self._kernel.kernel.evaluate(rows)  # `update` has checked that it is the current one
-        seen, grads = self._loss(rows, now, terms)
+        kernels = self._kernels.kernel  # `update` has checked that they are the current ones
+        now, vjp = kernels.evaluator.evaluate(rows)
+        seen, grads = kernels.loss(rows, now, terms)
         if limit is None or not float(seen[KL]) > limit:  # a divergence that is NaN makes the step, and is reported
             self.optimizer.zero_grad()
             vjp(*grads)
@@ -173,18 +171,28 @@ class ClippedPolicy:
         self.updates = count_in(state["counters"], "updates")
 
 
+class PolicyKernels(NamedTuple):
+    """The fastest implementations of an update for the present layers of a network; see `policy_kernels`."""
+
+    evaluator: Evaluator
+    loss: PolicyLoss
+    steps: PolicySteps | None
+    """Makes several gradient steps in one call; None: call `evaluator`, `loss` and the optimizer for each step."""
+
+
+def policy_kernels(network: ActorCritic, rows: int, *, hooked: bool) -> PolicyKernels:
+    """Return the fastest implementations for the network and batches of `rows` rows; see `evaluator_of`."""
+    evaluator, loss = evaluator_of(network, rows, hooked=hooked), policy_loss_of(network)
+    return PolicyKernels(evaluator, loss, factory.policy_steps(evaluator, loss))
+
+
 def policy_loss_of(network: ActorCritic) -> PolicyLoss:
     """Return the fastest implementation of the loss for this network."""
     device = next(network.parameters()).device.type
     return factory.policy_loss(KernelChoice(network.kernel_setting, device=device), policy_loss)
 
 
-def policy_steps_of(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> PolicySteps | None:
-    """Return what makes several gradient steps in one call; None: call `evaluator`, `loss` and the optimizer for each step."""
-    return factory.policy_steps(evaluator, loss)
-
-
-def policy_loss(rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
+def policy_loss(rows: PolicyRows, now: PolicyOutputs, terms: LossTerms) -> tuple[Tensor, LossGrads]:
     """Return (the means named in `rlsdk.kernels.protocol.LOSSES`, [6]; the gradients of the loss).
 
     The gradients are float [N], with respect to log-probability, entropy and value.
@@ -240,7 +248,7 @@ class AutogradEvaluator:
     def prepared(self, rows: PolicyBatch) -> PolicyBatch:
         return rows
 
-    def evaluate(self, rows: PolicyBatch) -> tuple[Evaluation, PolicyVjp]:
+    def evaluate(self, rows: PolicyBatch) -> tuple[PolicyOutputs, PolicyVjp]:
         network = self._network
         distribution, value = network.evaluate(rows.observation, rows.memory, rows.starts)
         log_prob, entropy = distribution.log_prob(network.internal(rows.action)), distribution.entropy()
@@ -259,7 +267,7 @@ class AutogradEvaluator:
             grad = flat_grad(divergence, network.actor_parameters, create_graph=True)
             return lambda v: flat_grad(grad.dot(v), network.actor_parameters, retain_graph=True)
 
-        return Evaluation(lambda: distribution, log_prob.detach(), entropy.detach(), value.detach(), fisher), vjp
+        return PolicyOutputs(lambda: distribution, log_prob.detach(), entropy.detach(), value.detach(), fisher), vjp
 
     @torch.no_grad()
     def policy(self, rows: PolicyBatch) -> tuple[Distribution, Tensor]:

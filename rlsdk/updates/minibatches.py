@@ -89,7 +89,7 @@ def policy_batch(
         target,
         tree.map_tensors(flat, extras.memory),
         starts,
-        # None where no row is a filler: losses then need no weights
+        # None where no row is padding: losses then need no weights
         None if whole else flat(steps.valid).to(torch.float32),
     )
 
@@ -148,7 +148,7 @@ def _next_values(
 def shuffled_order(batch: PolicyBatch, generator: Generator) -> Tensor:
     """Return the indices of the rows in random order, int64 [M]. Rows with weight 0 are left out."""
     index = torch.randperm(len(batch), generator=generator, device=batch.target.device)
-    # after the draw, so that the random numbers do not depend on the number of fillers
+    # after the draw, so that the random numbers do not depend on the number of padding rows
     return index if batch.weight is None else index[batch.weight[index] > 0.0]
 
 

@@ -176,12 +176,15 @@ def test_loaded_without_env_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_set_random_seed() -> None:
-    one, two = small().learn(10), small().learn(10)
-    one.set_random_seed(None)
-    for model in (one, two):
-        model.set_random_seed(9)
-    seen = np.zeros((3, 1))
-    np.testing.assert_array_equal(one.predict(seen)[0], two.predict(seen)[0])
+    model, drawn = small().learn(10), []
+    for seed in (9, None, 9, 8):
+        model.set_random_seed(seed)
+        drawn.append(model.predict(np.zeros((3, 1)))[0].tolist())
+    first, further, again, other = drawn
+    assert first == again
+    assert first != further
+    assert first != other
+    assert model.seed == 8
 
 
 def test_a_session_counts_rows_and_forgets_at_ends() -> None:
@@ -300,6 +303,27 @@ def test_metrics_reach_every_sink(tmp_path: Path) -> None:
 def test_a_frozen_clock_divides_nothing_by_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.perf_counter", lambda: 5.0)
     small().learn(30, log_interval=1, progress_bar=True)
+
+
+def test_a_log_is_written_after_each_rollout_or_every_fourth_episode() -> None:
+    class Written:
+        def __init__(self) -> None:
+            self.steps: list[int] = []
+
+        def write(self, step: int, values: Any) -> None:
+            self.steps.append(step)
+
+        def close(self) -> None: ...
+
+    on_policy = rlsdk.make("ppo", env=IdentityEnvBox(episode_length=10), n_steps=8, batch_size=8, n_epochs=1)
+    for model, total, expected in (
+        (on_policy, 24, [8, 16, 24]),
+        (small(env=IdentityEnvBox(episode_length=10)), 90, [40, 80]),
+    ):
+        written = Written()
+        model.set_logger(written)
+        model.learn(total)
+        assert written.steps == expected
 
 
 def test_success_rate() -> None:

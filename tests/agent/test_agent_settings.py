@@ -399,6 +399,19 @@ def test_a_memory_takes_gamma_and_steps_for_stored_rows_too(kind: str) -> None:
     assert (inner.gamma, inner.n_steps) == (0.5, 3)
 
 
+def test_only_a_gamma_of_0_cannot_change() -> None:
+    """Discounts of 0 do not show which steps ended an episode."""
+    ones = made("qrdqn", gamma=1.0).learn(100)
+    ones.gamma = 0.5
+    assert ones.gamma == 0.5
+    zeros = made("qrdqn", gamma=0.0)
+    zeros.gamma, zeros.gamma = 0.5, 0.0
+    zeros.learn(100)
+    with pytest.raises(UsageError, match="gamma cannot change from 0"):
+        zeros.gamma = 0.5
+    assert zeros.gamma == 0.0
+
+
 def test_a_memory_of_ones_own_that_cannot_change_refuses() -> None:
     from rlsdk.buffers import ReplayBuffer
 
@@ -431,6 +444,6 @@ def test_parts_have_their_documented_names() -> None:
     tqc, qrdqn = made("tqc", normalize=True), made("qrdqn")
     assert tqc.actor is tqc.parts.policy
     assert tqc.critic is tqc.parts.algorithm.critics  # type: ignore[attr-defined]
-    assert tqc.critic_target is tqc.parts.algorithm.target.network  # type: ignore[attr-defined]
+    assert tqc.critic_target is tqc.parts.algorithm.trained.target.network  # type: ignore[attr-defined]
     assert qrdqn.quantile_net is qrdqn.policy
     assert qrdqn.quantile_net_target is qrdqn.parts.algorithm.target.network  # type: ignore[attr-defined]

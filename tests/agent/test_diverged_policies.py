@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -15,7 +16,9 @@ from torch import Tensor
 from rlsdk.distributions import Bernoulli, Categorical, MultiCategorical
 from rlsdk.errors import DivergenceError
 from rlsdk.evaluation import evaluate_policy
-from rlsdk.kernels.structure import compiled_off, kernels_off
+from rlsdk.kernels.factory import compiled_off, kernels_off
+from rlsdk.training.train import _forget_what_diverged
+from rlsdk.tree import is_finite, map_tensors
 from rlsdk_a2c import A2C
 from rlsdk_acer import ACER
 from rlsdk_acktr import ACKTR
@@ -55,6 +58,21 @@ AGENTS = [
     (SAC, "box", {"learning_starts": 0, "use_sde": True}),
     (TD3, "box", {"learning_starts": 0}),
 ]
+
+
+@pytest.mark.parametrize("wrong", [None, float("nan"), float("inf")])
+def test_only_a_carry_that_diverged_ends_the_round(wrong: float | None) -> None:
+    agent = RecurrentPPO("MlpLstmPolicy", "CartPole-v1", n_steps=8, batch_size=8, seed=0).learn(8)
+    driven = agent._assembled
+    before = driven.acting
+    if wrong is not None:
+        state = before[0]
+        carry = map_tensors(lambda leaf: torch.full_like(leaf, wrong), state.carry)
+        driven.acting = before = (replace(state, carry=carry), *before[1:])
+    _forget_what_diverged(driven)
+    assert driven.in_round == (wrong is not None)
+    assert (driven.acting is before or driven.acting == before) == (wrong is None)
+    assert is_finite(driven.acting[0].carry)
 
 
 class Counted(gym.Env[Any, Any]):

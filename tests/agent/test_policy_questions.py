@@ -11,6 +11,7 @@ import torch
 import rlsdk
 from rlsdk.errors import MaskError, ObservationError, UnknownAttributeError
 from rlsdk_envs.toy import InvalidActionEnvDiscrete, SimpleMultiObsEnv
+from tests.tables import in_one_test
 
 SMALL: dict[str, Any] = {"n_steps": 8, "seed": 0}
 
@@ -68,8 +69,12 @@ def test_masks_and_discrete_actions() -> None:
         model.policy.get_distribution(seen, action_masks=masks[:1])
     with pytest.raises(MaskError, match=r"needs \(6,\)"):
         model.policy.get_distribution(seen, action_masks=np.ones((2, 5), bool))
+    with pytest.raises(MaskError):
+        model.policy.get_distribution(seen, action_masks=[[1, 0, 1, 1, 0, 0], [1]])
     with pytest.raises(ObservationError, match="outside its space"):
         model.policy.evaluate_actions(seen, np.array([0, 6]))
+    with pytest.raises(ObservationError, match="action"):
+        model.policy.evaluate_actions(seen, [[0], [1, 2]])
 
 
 def test_dict_observations() -> None:
@@ -80,6 +85,18 @@ def test_dict_observations() -> None:
     assert model.policy.predict_values({key: torch.from_numpy(value) for key, value in many.items()}).shape == (2,)
     with pytest.raises(ObservationError, match="needs the keys"):
         model.policy.predict_values({})
+
+
+@in_one_test
+@pytest.mark.parametrize("given", [{"a": np.zeros(3)}, (np.zeros(3), 1), [{}], None, "text", np.zeros((2, 2, 2))])
+@pytest.mark.parametrize("nested", [True, False])
+def test_observations_of_another_structure_are_refused(nested: bool, given: Any) -> None:
+    env, name = (SimpleMultiObsEnv(), "MultiInputPolicy") if nested else ("Pendulum-v1", "MlpPolicy")
+    model = agent("trpo", env, policy=name)
+    with pytest.raises(ObservationError):
+        model.policy.predict_values(given)
+    with pytest.raises(ObservationError):
+        model.predict(given)
 
 
 @pytest.mark.parametrize("settings", [{}, {"normalize": True}])
@@ -93,6 +110,19 @@ def test_a_memory_is_what_predict_returned(settings: dict[str, Any]) -> None:
     assert torch.allclose(again[:1], first[:1])
     assert torch.allclose(again[1:], later[1:])
     assert torch.allclose(model.policy.evaluate_actions(seen, np.array([0, 1]), state)[0], later)
+
+
+@in_one_test
+@pytest.mark.parametrize("starts", [[[True], [True, False]], "yes", [None, True], np.zeros(3), np.zeros((2, 1))])
+def test_what_says_no_start_of_an_episode_is_refused(starts: Any) -> None:
+    model, seen = agent("recurrent-ppo", "CartPole-v1"), np.zeros((2, 4), np.float32)
+    for ask in (
+        lambda: model.predict(seen, episode_start=starts),
+        lambda: model.policy.predict_values(seen, episode_starts=starts),
+        lambda: model.session(2).ended(starts),
+    ):
+        with pytest.raises(ObservationError, match=r"give one value each, shape \(2,\)"):
+            ask()
 
 
 def test_policies_without_values_say_so() -> None:

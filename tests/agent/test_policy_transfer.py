@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import rlsdk
+from rlsdk.agent.persistence import _chosen
 from rlsdk.errors import ArtifactError, NetArchError, SettingsError, UsageError
 from rlsdk.registry import load
 from rlsdk.tree import flatten
@@ -100,3 +101,35 @@ def test_a_run_warns_of_what_it_did_not_take(tmp_path: Path, cli: Any, quiet: tu
     run += ("--set", "batch_size=8", "--set", "policy_kwargs.net_arch.vf=[4]", "--eval-every", "0")
     with pytest.warns(UserWarning, match=r"policy from it.rlsdk: 5 of 8 tensors .* unchanged: critic_body"):
         assert cli(*run, "--set", "policy_kwargs.net_arch.pi=[8]", *quiet)[0] == 0
+
+
+def test_an_entry_of_the_file_is_taken_if_it_fits() -> None:
+    own, file = torch.zeros(2), {"a": torch.ones(2), "b": torch.ones(3), "c": "text", "d": 7}
+    assert torch.equal(_chosen(own, file, "a")[0], torch.ones(2))
+    assert _chosen(own, file, "b") == (own, "shape (2,), the file's has (3,)")
+    assert _chosen(own, file, "c") == (own, "shape (2,), the file's has none")
+    assert _chosen(3, file, "d") == (7, "")
+    assert _chosen(3, file, "e") == (3, "not in the file")
+
+
+TARGETS = {
+    "dqn": ("CartPole-v1", "target"),
+    "qrdqn": ("CartPole-v1", "target"),
+    "td3": ("Pendulum-v1", "actor_target"),
+    "ddpg": ("Pendulum-v1", "actor_target"),
+    "acer": ("CartPole-v1", "average"),
+}
+"""Algorithm -> an environment, and the algorithm's attribute with the slow copy of the policy."""
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_targets_are_copies_of_the_new_policy(name: str, tmp_path: Path) -> None:
+    """The targets of the first updates would else be those of random networks."""
+    env, attribute = TARGETS[name]
+    small: dict[str, Any] = {"policy_kwargs": {"net_arch": [4]}, "buffer_size": 2000}
+    rlsdk.make(name, env=env, seed=1, **small).save(tmp_path / "first")
+    agent = type(rlsdk.make(name, env=env, seed=2, **small)).load_policy(tmp_path / "first", env, seed=2, **small)
+    target: Any = getattr(agent.parts.algorithm, attribute)
+    copies, wanted = flatten(target.network.state_dict()), flatten(target.online.state_dict())
+    assert wanted
+    assert all(torch.equal(torch.as_tensor(copies[key]), torch.as_tensor(value)) for key, value in wanted.items())

@@ -22,6 +22,8 @@ from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk.records import Episode, Report
+from rlsdk.training.run import EpisodeStatistics
 from rlsdk_envs.toy import BitFlippingEnv, FakeImageEnv, SimpleMultiObsEnv, TMazeEnv
 from tests.stateful_environments import Own, Secretive
 
@@ -89,6 +91,17 @@ def assert_resumes(make: Callable[[], Any], make_env: Callable[[], Any], folder:
     assert_equal(everything(resumed), everything(whole))
     assert later.rows == [row for row in log.rows if row[0] > stopped_at]
     assert later.rows, "nothing was logged, so nothing was compared"
+
+
+def test_a_log_continues_with_all_its_counts_and_sums() -> None:
+    log = EpisodeStatistics(3)
+    for number in range(5):
+        episodes = (Episode(number, 2.0 * number, 7 + number, (None, True, False)[number % 3]),)
+        log.add(Report(10 * number, number, episodes, {} if number % 2 else None), {"train/a": 1.5 * number})
+    log.logged = 4
+    again = EpisodeStatistics(3)
+    again.load_state_dict(log.state_dict())
+    assert vars(again) == vars(log)
 
 
 CASES: dict[str, tuple[str, Any, int, int, dict[str, Any]]] = {
@@ -179,9 +192,8 @@ def test_vector_environments_are_taken_up_too(vectorization: str, tmp_path: Path
     def make_env() -> Any:
         if vectorization == "native":  # one object with the random numbers of all environments
             return make_vec_env("CartPole-v1", 3, vectorization="native")
-        return gym.make_vec(
-            "CartPole-v1", 3, vectorization_mode="sync"
-        )  # a list of environments, whose state is not stored
+        # a list of environments, whose state is not stored
+        return gym.make_vec("CartPole-v1", 3, vectorization_mode="sync")
 
     def make() -> Any:
         return rlsdk.make("trpo", env=make_env(), seed=1, n_steps=32)

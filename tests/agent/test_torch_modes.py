@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
@@ -20,6 +21,7 @@ from rlsdk.errors import UsageError
 from rlsdk.networks.layers import initialization
 from rlsdk.runtime.process import derive
 from rlsdk_trpo import TRPO
+from tests.tables import in_one_test
 
 SEEN = {
     "trpo": np.array([[0.1, 0.2, 0.3]] * 40, np.float32),
@@ -129,6 +131,62 @@ def test_the_callers_modes_do_not_count(name: str, mode: str) -> None:
     again.learn(16, reset_num_timesteps=False)
     again.set_parameters(model.get_parameters())
     assert first.shape == wanted[1].shape
+
+
+def changed(settings: dict[str, Any]) -> Callable[[Any, bytes], Any]:
+    def change(model: Any, file: bytes) -> Any:
+        for name, value in settings.items():
+            setattr(model, name, value)
+        return model
+
+    return change
+
+
+def done(call: Callable[[Any, bytes], object]) -> Callable[[Any, bytes], Any]:
+    def change(model: Any, file: bytes) -> Any:
+        call(model, file)
+        return model
+
+    return change
+
+
+REQUESTS: dict[str, Callable[[Any, bytes], Any]] = {
+    "load": lambda model, file: rlsdk.load(BytesIO(file), env=model.env, force_reset=False),
+    "load without environment": lambda model, file: rlsdk.load(BytesIO(file)),
+    "copy": lambda model, file: copy.deepcopy(model),
+    "load_policy": lambda model, file: type(model).load_policy(BytesIO(file), model.env, learning_starts=4),
+    "set_env": done(lambda model, file: model.set_env("Pendulum-v1")),
+    "set_parameters": done(lambda model, file: model.set_parameters(model.get_parameters())),
+    "replay_buffer": done(lambda model, file: model.replay_buffer),
+    "load_replay_buffer": done(lambda model, file: model.load_replay_buffer(replayed(model))),
+    "settings": changed({"ent_coef": 0.2, "gamma": 0.5, "learning_rate": 1e-3}),
+    "predict": done(lambda model, file: model.predict(model.observation_space.sample())),
+    "train": done(lambda model, file: model.train(2)),
+}
+"""Requests of users. Each returns an agent that is to learn."""
+
+
+def replayed(model: Any) -> BytesIO:
+    model.save_replay_buffer(file := BytesIO())
+    file.seek(0)
+    return file
+
+
+@in_one_test
+@pytest.mark.parametrize("request_of", REQUESTS)
+@pytest.mark.parametrize("mode", ["inference_mode", "no_grad"])
+def test_an_agent_learns_after_each_request_in_a_mode(request_of: str, mode: str) -> None:
+    """A tensor that is made in inference mode can never be trained or changed in place outside of it."""
+    model = made("tqc").learn(12)
+    model.save(file := BytesIO(), include=["replay"])
+    with MODES[mode]():
+        found = REQUESTS[request_of](model, file.getvalue())
+    if found.env is None:
+        found.set_env("Pendulum-v1")
+    found.learn(80, reset_num_timesteps=False)
+    with MODES[mode]():
+        found.learn(4, reset_num_timesteps=False)
+    found.train(2)
 
 
 def test_defaults_that_agents_cannot_work_with_are_named() -> None:

@@ -350,9 +350,8 @@ def test_native_cases() -> None:
     plain = PlainPPO(env, Sizes(16, 64, 256, 10, shared=True, learning_rate=3e-3))
     before = plain._rollout()[0]
     plain.learn(20_000)
-    assert float(plain._rollout()[0][:, 2].abs().mean()) < 0.7 * float(
-        before[:, 2].abs().mean()
-    )  # the pole stands upright
+    # the pole stands upright
+    assert float(plain._rollout()[0][:, 2].abs().mean()) < 0.7 * float(before[:, 2].abs().mean())
     page, what = f"{native.MARK}\n\n| a | b |\n{native.END}\nrest\n", native.CASES["c"].what
     for number in (1, 2):
         page = with_row(page, (native.MARK, native.END), "| head |", [what], f"| {what} | {number} |")

@@ -178,6 +178,18 @@ def test_it_is_saved_and_goes_on(tmp_path: Any) -> None:
         small.load_replay_buffer(tmp_path / "memory")
 
 
+def test_its_state_is_taken_at_every_position_of_the_ring() -> None:
+    # episodes of 3, 4, 5 and 6 steps begin at each of 11 rows
+    model, buffer = played([4], rows=11)
+    _, other = played([1], rows=11)
+    for _ in range(5 * buffer.inner.ring):
+        model.learn(1, reset_num_timesteps=False)
+        other.load_state_dict(buffer.state_dict())
+        found, wanted = other.state_dict(), buffer.state_dict()
+        for part, name in (("rows", "first"), ("rows", "last"), ("running", "begin"), ("running", "length")):
+            assert torch.equal(found[part][name], wanted[part][name]), name
+
+
 def test_bad_input_is_named() -> None:
     class NoBatches(Numbered):
         def compute_reward(self, achieved: Any, goal: Any, info: Any) -> Any:

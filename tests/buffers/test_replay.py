@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,14 @@ from hypothesis import strategies as st
 from rlsdk import tree
 from rlsdk.buffers import ReplayBuffer
 from rlsdk.buffers.columns import Columns
-from rlsdk.buffers.rows import Rows
-from rlsdk.environments import to_space
-from rlsdk.errors import ResourceError, UsageError
+from rlsdk.buffers.rows import Rows, allocate, in_memory
+from rlsdk.environments import make_vec_env, to_space
+from rlsdk.errors import ResourceError, SettingsError, UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.records import ActingState, FinalObservations, Observation, Rollout, StepData
 from rlsdk.runtime.memory import available_bytes, gigabytes, require_memory
 from rlsdk.runtime.process import Streams
+from tests.tables import in_one_test
 
 SPACE = spaces.Dict({"x": spaces.Box(-1e9, 1e9, (1,), np.float32), "k": spaces.Discrete(7)})
 ACTION = spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -188,6 +191,56 @@ def test_empty_and_mismatched_buffers() -> None:
     for position in ({"head": 1}, {"written": 1}):
         with pytest.raises(UsageError, match="no rows, but a position"):
             empty.load_state_dict({**empty.state_dict(), **position})
+
+
+def test_memory_has_the_shapes_of_nested_spaces() -> None:
+    nested = spaces.Tuple((spaces.Dict(a=ACTION, b=spaces.Discrete(3)), spaces.Box(0, 255, (2, 4), np.uint8)))
+    found = allocate(to_space(nested), (5, 2), in_memory("cpu"))
+    assert isinstance(found, tuple)
+    flat = tree.flatten(dict(enumerate(found)))
+    shapes = {name: (tuple(leaf.shape), leaf.dtype) for name, leaf in flat.items() if isinstance(leaf, torch.Tensor)}
+    assert list(shapes.values()) == [((5, 2, 1), torch.float32), ((5, 2), torch.int64), ((5, 2, 2, 4), torch.uint8)]
+
+
+def test_steps_without_infos_do_not_follow_steps_with_them() -> None:
+    """Their rows would hold the infos of the steps that they replace."""
+    script = Script(ReplayBuffer(context(1), 4, 0.5), 1)
+    record, infos = script.record, {"weight": torch.ones(1, 1)}
+
+    def with_infos(given: Any, ends: Any, valid: Any, finals: Any) -> Rollout[Any, Any]:
+        item = record(given, ends, valid, finals)
+        return replace(item, steps=replace(item.steps, info=infos))
+
+    script.record = with_infos  # type: ignore[method-assign]
+    script.play([["c"]])
+    infos = {}
+    with pytest.raises(UsageError, match="info"):
+        script.play([["c"]])
+
+
+@in_one_test
+@pytest.mark.parametrize(
+    ("train_freq", "envs", "capacity", "fits"),
+    [
+        (10, 1, 10, True),
+        (10, 1, 9, False),
+        (10, 4, 40, True),
+        (10, 4, 39, False),
+        ((50, "step"), 1, 49, False),
+        # the length of an episode is unknown
+        ((50, "episode"), 1, 10, True),
+        ((1, "episode"), 4, 3, False),
+    ],
+)
+def test_a_buffer_has_room_for_a_round(train_freq: Any, envs: int, capacity: int, fits: bool, tmp_path: Path) -> None:
+    """A folder for it is made, with those that contain it."""
+    from rlsdk_qrdqn import QRDQN
+
+    env, folder = make_vec_env("CartPole-v1", envs), tmp_path / "new" / "folder"
+    settings: dict[str, Any] = {"train_freq": train_freq, "buffer_size": capacity}
+    with nullcontext() if fits else pytest.raises(SettingsError, match="less than one round of collection"):
+        QRDQN("MlpPolicy", env, replay_buffer_kwargs={"directory": folder}, **settings)
+    assert folder.exists() == fits
 
 
 def test_the_memory_that_is_asked_for_is_that_of_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 import torch
 
 from rlsdk.buffers.rows import Ring
@@ -24,7 +25,10 @@ def walked(ring: Ring, start: int, count: int, oldest: int) -> tuple[list[int], 
     return positions[::-1], whole
 
 
-def test_histories_are_those_of_single_steps() -> None:
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_histories_are_those_of_single_steps(on_gpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if on_gpu:  # there they are computed by torch, here by numpy
+        monkeypatch.setattr("rlsdk.buffers.rows._array", lambda tensor: tensor)
     chance = random.Random(0)
     for seed in range(200):
         torch.manual_seed(seed)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlsdk.buffers import ReplayBuffer, SequenceReplay
+from rlsdk.buffers import ReplayBuffer, SequenceReplay, rows_in_order
 from rlsdk.buffers.columns import Columns
 from rlsdk.errors import PluginError, SettingsError, UsageError
 from rlsdk.records import Observation, Rollout, Sequences, StepData
@@ -72,6 +72,21 @@ def test_sequences_are_what_happened_in_order(shared: bool, carry: bool) -> None
         assert torch.equal(repeated.index, batch.index)
 
 
+def test_rows_in_order_leave_out_the_padding_and_mark_each_beginning() -> None:
+    memory, _ = played(3, shared=False, carry=False)
+    batch = memory.sample(6, torch.Generator().manual_seed(0))
+    wanted = [
+        (float(batch.steps.observation.features["x"][t, n]), t == 0, bool(batch.loss_mask[t, n]))  # type: ignore[index]
+        for n in range(6)
+        for t in range(4)
+        if batch.steps.valid[t, n]
+    ]
+    steps, starts, mask = rows_in_order(batch)
+    seen: Any = steps.observation.features
+    assert len(wanted) < 24, "no padding, so this tests nothing"
+    assert list(zip(seen["x"].squeeze(-1).tolist(), starts.tolist(), mask.tolist(), strict=True)) == wanted
+
+
 def test_stored_carries_are_searched_once_per_change_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a large memory, the search takes longer than a draw. A loaded state is a change too."""
     (memory, script), (other, _) = (played(seed, shared=False, carry=True, envs=2) for seed in (3, 4))
@@ -111,6 +126,9 @@ def check(batch: Any, memory: SequenceReplay[Any], script: Recorded, carry: bool
             assert valid == (known is not None)
             assert bool(batch.loss_mask[t, n]) == (valid and t >= 1)
             if known is None:
+                # padding has to be finite, so it repeats the newest row
+                if number + t >= total and (newest := script.rows[-1][env]) is not None:
+                    assert float(batch.steps.observation.features["x"][t, n]) == newest[0]
                 continue
             now, after, discount, reward = known
             assert float(batch.steps.observation.features["x"][t, n]) == now
@@ -160,7 +178,7 @@ def test_extras_that_change_or_are_missing_are_one_error() -> None:
 def test_lengths_that_make_no_sequence_are_refused() -> None:
     with pytest.raises(SettingsError, match="leave no row to learn from"):
         SequenceReplay(ReplayBuffer(context(1), 20, 0.5), length=3, burn_in=3)
-    with pytest.raises(SettingsError, match="do not fit a memory of 4 rows"):
+    with pytest.raises(SettingsError, match="do not fit a buffer of 4 rows"):
         SequenceReplay(ReplayBuffer(context(5), 20, 0.5), length=6)
     with pytest.raises(UsageError, match="empty"):
         SequenceReplay(ReplayBuffer(context(1), 20, 0.5), length=3).sample(1, torch.Generator())

@@ -181,9 +181,8 @@ def test_stopping_rules() -> None:
     assert off_policy().learn(100, callback=child).num_timesteps == 50
     after = Graded(results, callback_after_eval=StopTrainingOnNoModelImprovement(1))
     assert off_policy().learn(100, callback=after).num_timesteps == 40
-    training = StopTrainingOnRewardThreshold(
-        10.0, on="training"
-    )  # every episode of the chain returns 0 + 1 + 2 + 3 + 4
+    # every episode of the chain returns 0 + 1 + 2 + 3 + 4
+    training = StopTrainingOnRewardThreshold(10.0, on="training")
     assert off_policy(stats_window_size=4).learn(100, callback=training).num_timesteps == 20
     with pytest.raises(SettingsError, match="evaluation, training"):
         StopTrainingOnRewardThreshold(1.0, on="tests")

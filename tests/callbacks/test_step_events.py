@@ -333,9 +333,8 @@ def test_nothing_is_gathered_for_callbacks_that_do_not_ask() -> None:
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_steps_are_followed_on_a_device_of_its_own(name: str) -> None:
     model = agent(name, environment("sync"))
-    model._assembled.context = replace(
-        model.context, device="cpu:0"
-    )  # it differs from "cpu", so records and actions are moved
+    # it differs from "cpu", so records and actions are moved
+    model._assembled.context = replace(model.context, device="cpu:0")
     every = Everything()
     model.learn(32, callback=[every, lambda *_: True])
     check_steps(every.steps)

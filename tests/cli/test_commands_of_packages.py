@@ -152,3 +152,14 @@ def test_a_command_of_a_package_precedes_another_name_of_a_command() -> None:
     assert group.resolve_command(context, ["train", "ppo"]) == ("run", run, ["ppo"])
     group.commands = {"run": run, "train": own}
     assert group.resolve_command(context, ["train", "ppo"])[1] is own
+
+
+def test_commands_of_pictures_fit_their_options() -> None:
+    """The commands that the pictures of the pages show, which are made by hand."""
+    from benchmarks.screenshots import COMMANDS
+
+    group: Any = typer.main.get_command(main.app)
+    for line in COMMANDS.values():
+        program, name, *words = shlex.split(line)
+        assert program == "rlsdk"
+        group.get_command(typer.Context(group), name).make_context(name, words)

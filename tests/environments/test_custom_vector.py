@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
+from rlsdk.agent.persistence import chosen_device
 from rlsdk.environments import connect, to_space
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
@@ -233,9 +234,10 @@ class OwnCollector(Points):
 
     def __init__(self) -> None:
         super().__init__()
-        self.collected, self.left = list[int](), 0
+        self.collected, self.left, self.asked = list[int](), 0, list[bool]()
 
     def check_agent(self, agent: Any, *, new: bool) -> None:
+        self.asked.append(new)
         if new and agent.config.n_steps > 100:
             raise SettingsError("n_steps is more than 100; give fewer")
 
@@ -259,6 +261,14 @@ class OwnCollector(Points):
         return inner
 
 
+def test_an_agent_is_loaded_to_the_device_of_its_environment() -> None:
+    env = Points()
+    assert [chosen_device(wanted, env) for wanted in ("auto", "cpu", "cuda")] == ["auto", "cpu", "cuda"]
+    env.device = "cuda:1"  # type: ignore[attr-defined]
+    assert [chosen_device(wanted, env) for wanted in ("auto", "cpu", "cuda")] == ["cuda:1", "cpu", "cuda"]
+    assert chosen_device("auto", None) == "auto"
+
+
 def test_an_environment_may_make_the_collector() -> None:
     settings: dict[str, Any] = {"n_steps": 8, "policy_kwargs": {"net_arch": [4]}, "seed": 0}
     env = OwnCollector()
@@ -270,3 +280,6 @@ def test_an_environment_may_make_the_collector() -> None:
     assert not differing(flat_state(model), flat_state(same))
     with pytest.raises(SettingsError, match="n_steps is more than 100"):
         TRPO("MlpPolicy", OwnCollector(), **{**settings, "n_steps": 200})
+    another = OwnCollector()
+    model.set_env(another)
+    assert (env.asked, another.asked) == ([True], [False])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -12,6 +14,7 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
+from rlsdk.agent.agent_file import inspect_file
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.adapters.masks import MaskRule
 from rlsdk.errors import EnvironmentFault, MaskError
@@ -21,6 +24,7 @@ from rlsdk_envs import ActionMasker
 from rlsdk_envs.toy import IdentityEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary
 from rlsdk_tqc import TQC
 from tests.small_algorithms import register_reinforce
+from tests.tables import in_one_test
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +165,21 @@ def test_predict_refuses_to_go_without() -> None:
     tqc = TQC("MlpPolicy", "Pendulum-v1", buffer_size=10)
     with pytest.raises(MaskError, match="does not use action masks"):
         tqc.predict(np.zeros(3, np.float32), action_masks=[True])
+
+
+@in_one_test
+@pytest.mark.parametrize(
+    ("name", "masked"), [("maskable-ppo", True), *itertools.product(["qrdqn", "acer", "ars"], [True, False])]
+)
+def test_parts_and_files_know_whether_there_are_masks(name: str, masked: bool, tmp_path: Path) -> None:
+    """Buffers ask for their memory, and a loaded agent expects masks where it was trained with them."""
+    env = InvalidActionEnvDiscrete(4, 2) if masked else IdentityEnv(4)
+    agent = rlsdk.make(name, env=env, seed=0)
+    uses = masked and name != "ars"
+    assert agent.context.masks == uses
+    agent.save(tmp_path / "agent")
+    assert inspect_file(tmp_path / "agent.rlsdk").get("action_masks", False) is uses
+    assert rlsdk.load(tmp_path / "agent").trains_with_masks == uses
 
 
 def test_masks_in_an_attribute_are_refused() -> None:

@@ -173,9 +173,8 @@ def test_the_extras_serve(house: Environment, tmp_path: Path) -> None:
         *("--eval-every", "0", "--out", str(out), "--set", "learning_starts=450"),
     )
     assert done.returncode == 0, done.stderr
-    assert (
-        json.loads((out / "best.json").read_text())["time/total_timesteps"]["value"] == 400.0
-    )  # logged every 4 episodes
+    # logged every 4 episodes
+    assert json.loads((out / "best.json").read_text())["time/total_timesteps"]["value"] == 400.0
     found = house.json(
         "import rlsdk, numpy as np\n"
         f"agent = rlsdk.load({str(out / 'final.rlsdk')!r}); agent.save({str(tmp_path / 'a.npz')!r})\n"

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import rlsdk
+from rlsdk.agent.agent_file import KIND
 from rlsdk.callbacks import CheckpointCallback
 from rlsdk.errors import ArtifactError, PluginError, UsageError
 from rlsdk.interfaces import BuildContext, Parts, Training
@@ -19,7 +20,10 @@ from rlsdk.interfaces.abilities import load_state_of, state_of
 from rlsdk.records import Cursor, Report, Rollout
 from rlsdk.registry import AlgorithmSpec, Manifest, unregister
 from rlsdk.registry.discovery import register
+from rlsdk.storage.archive import read_archive, write_archive
+from rlsdk.storage.tensors import nested_state
 from rlsdk.training import OnPolicyPlan
+from rlsdk.tree import flatten
 from tests.small_algorithms import Config, Softmax
 
 
@@ -113,11 +117,11 @@ def build(context: BuildContext, config: Config) -> Parts:
     return Parts(policy=policy, algorithm=algorithm, plan=Slowing(config.n_steps), states=states)
 
 
-def known(build: Any) -> None:
+def known(build: Any, **more: Any) -> None:
     words: dict[str, Any] = {"title": "Curious", "summary": "for tests", "sdk": ">=0.1"}
     common: dict[str, Any] = {"id": "curious", "family": "on-policy", "policies": ("MlpPolicy",)}
     manifest = Manifest(actions=("Discrete",), observations=("Box", "Discrete"), **common, **words)
-    register(AlgorithmSpec(config_type=Config, build=build, **common), manifest)
+    register(AlgorithmSpec(config_type=Config, build=build, **common, **more), manifest)
 
 
 @pytest.fixture
@@ -183,6 +187,27 @@ def test_memories_wait_for_an_environment_and_are_left_out_unless_asked_for(curi
         assert torch.equal(found.parts.states["curiosity"].weight, agent.parts.states["curiosity"].weight)  # type: ignore[attr-defined]
 
 
+def test_a_plugin_that_changes_its_files_gets_all_sections_each_time(tmp_path: Path) -> None:
+    """It may compute one from another. Memories are read later than the rest, when they are needed."""
+    seen: list[set[str]] = []
+
+    def upgrade(settings: Any, state: Any, version: str) -> tuple[Any, Any]:
+        seen.append(set(state))
+        return settings, state
+
+    known(build, upgrade=upgrade)
+    try:
+        agent = made().learn(12)
+        agent.save(tmp_path / "agent", include=["replay"])
+        found = rlsdk.load(tmp_path / "agent")
+        found.set_env("CartPole-v1")
+        assert len(found.parts.states["past"]) == len(agent.parts.states["past"]) > 0
+    finally:
+        unregister("curious")
+    assert len(seen) == 2
+    assert seen[1] == {"policy", "training", "memories"}
+
+
 def test_parameters_have_them_too(curious: None) -> None:
     agent, other = made().learn(12), made()
     assert set(agent.get_parameters()["states"]) == {"curiosity", "curiosity optimizer"}
@@ -191,6 +216,39 @@ def test_parameters_have_them_too(curious: None) -> None:
     broken = {**agent.get_parameters(), "states": {"curiosity": {"weight": torch.zeros(2, 2), "bias": torch.zeros(1)}}}
     with pytest.raises(ArtifactError, match="shape"):
         other.set_parameters(broken, exact_match=False)
+
+
+def test_no_tensor_of_a_file_may_be_nan(curious: None, tmp_path: Path) -> None:
+    """Training would end at its first update, far from the file that was the cause."""
+    agent = made().learn(12)
+    agent.save(path := tmp_path / "agent.rlsdk")
+    document, sections = read_archive(path, kind=KIND)
+    sections["training"]["ahead"] = {"000": {"env_steps": 12, "policy": agent.parts.behavior_policy.state_dict()}}
+    write_archive(path, document, sections)
+    rlsdk.load(path)
+    learned = [f"policy/{name}" for name in sections["policy"]] + [
+        f"training/{name}"
+        for name, value in flatten(sections["training"]).items()
+        if name.startswith(("algorithm/", "states/", "ahead/")) and torch.is_tensor(value) and value.is_floating_point()
+    ]
+    assert {name.split("/")[1] for name in learned} >= {"algorithm", "states", "ahead"}
+    for name in learned:
+        damaged = flatten(sections)
+        damaged[name] = torch.full_like(damaged[name], torch.nan)  # type: ignore[call-overload]
+        write_archive(path, document, nested_state(damaged))
+        with pytest.raises(ArtifactError, match="NaN or infinity"):
+            pytest.fail(f"{name}: {rlsdk.load(path)} was loaded")
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "x", None, True, 2**70])
+def test_the_steps_of_policies_ahead_are_counts(count: Any, curious: None, tmp_path: Path) -> None:
+    agent = made().learn(12)
+    agent.save(path := tmp_path / "agent.rlsdk")
+    document, sections = read_archive(path, kind=KIND)
+    sections["training"]["ahead"] = {"000": {"env_steps": count, "policy": agent.parts.behavior_policy.state_dict()}}
+    write_archive(path, document, sections)
+    with pytest.raises(ArtifactError, match="env_steps"):
+        rlsdk.load(path)
 
 
 def test_replaced_layers_among_them_are_no_file(curious: None, tmp_path: Path) -> None:

@@ -71,14 +71,13 @@ class Rerun(GraphedUpdate[Any]):
         tensors = [None if number is None else torch.tensor(number, dtype=torch.float64) for number in given]
 
         def step(algorithm: object) -> Any:
-            found = tuple(
-                None if tensor is None else float(tensor) for tensor in tensors
-            )  # kernels of the CPU take numbers
+            # kernels of the CPU take numbers
+            found = tuple(None if tensor is None else float(tensor) for tensor in tensors)
             return self._step(algorithm, own, found if isinstance(numbers, tuple) else found[0], *choices)
 
         twin: Any = copy.deepcopy(self._algorithm)
-        if hasattr(twin, "_kernel"):
-            twin._kernel()  # as PPO's `update` does before its steps
+        if hasattr(twin, "_kernels"):
+            twin._kernels()  # as PPO's `update` does before its steps
         result = step(twin)
         used = [tensor for tensor in tensors if tensor is not None]
         return stand_in(lambda: step(self._algorithm), result, tree.leaves(own), used)

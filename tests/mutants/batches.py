@@ -428,7 +428,7 @@ def the_target_is_the_critic(patch: Patch) -> None:
 
     def broken(self: Any, batch: Transitions, *, progress: float) -> Any:
         metrics = update(self, batch, progress=progress)
-        self.target.update(1.0)
+        self.trained.target.update(1.0)
         return metrics
 
     patch.setattr(SoftActorCritic, "update", broken)

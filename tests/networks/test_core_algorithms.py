@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+import rlsdk
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.math.values import clipped_double_q, half_squared_error, smooth_l1
 from rlsdk.networks import ActionScale, DeterministicActor, FlattenEncoder
 from rlsdk.networks.continuous import smoothed
 from rlsdk.records import Observation
 from rlsdk.spaces import Box
 from rlsdk_sac.algorithm import MinimumOfCritics
+from tests.tables import in_one_test
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -40,6 +46,39 @@ def test_the_smallest_critic_counts() -> None:
     assert grad.tolist() == [[[0.5], [0.0]], [[0.0], [0.5]]]
     reward, discount = torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.0])
     assert clipped_double_q(values, torch.tensor(-1.0), reward, discount).tolist() == [[1.0], [1.0]]
+
+
+@pytest.mark.parametrize("batch_size", [16, 8])
+def test_metrics_are_means_over_minibatches(batch_size: int) -> None:
+    """A new policy of two actions chooses each with a probability of about 0.5, and so after small steps."""
+    agent = rlsdk.make(
+        "ppo", env="CartPole-v1", seed=0, n_steps=16, batch_size=batch_size, n_epochs=1, learning_rate=1e-6
+    )
+    seen: list[float] = []
+    agent.learn(
+        16, LambdaCallback(on_report=lambda run, report: seen.append(float(report.metrics["train/entropy_loss"])))
+    )
+    assert seen == [pytest.approx(-math.log(2.0), abs=1e-3)]
+
+
+@in_one_test
+@pytest.mark.parametrize("name", ["acer", "crossq", "ddpg", "dqn", "ppo", "qrdqn", "sac", "td3", "tqc", "trpo"])
+def test_a_value_belongs_to_its_observation(name: str) -> None:
+    """`state_values` gives one number per row, and the other rows do not matter."""
+    env = "CartPole-v1" if name in ("acer", "dqn", "qrdqn") else "Pendulum-v1"
+    parts = rlsdk.make(name, env=env, seed=0, policy_kwargs={"net_arch": [8]}).parts
+    estimator: Any = parts.policy if hasattr(parts.policy, "state_values") else parts.algorithm
+    rows = torch.randn(5, 4 if env == "CartPole-v1" else 3)
+
+    def values(features: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            found = estimator.state_values(Observation(features, torch.ones(len(features), dtype=torch.bool)))
+        assert found.shape == (len(features),)
+        return torch.as_tensor(found)
+
+    together = values(rows)
+    torch.testing.assert_close(together, torch.cat([values(row[None]) for row in rows]))
+    assert len(set(together.tolist())) == 5
 
 
 def test_a_deterministic_actor_acts_and_learns() -> None:

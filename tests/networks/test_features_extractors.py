@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -259,3 +259,38 @@ def test_net_arch_of_networks_that_a_policy_has_not() -> None:
             made(algorithm, SPACES["vector"], {"net_arch": given})
     model = made("tqc", SPACES["vector"], {"net_arch": {"pi": [4], "qf": []}})
     model.learn(8)
+
+
+class Listening(nn.Module):
+    """Notes whether it was called in training mode. Its dropout makes the two modes different."""
+
+    called: ClassVar[list[bool]] = []
+
+    def __init__(self, space: Any) -> None:
+        super().__init__()
+        self.features_dim = space.shape[0]
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        self.called.append(self.training)
+        found: torch.Tensor = self.dropout(observations)
+        return found
+
+
+@in_one_test
+@pytest.mark.parametrize("name", ["a2c", "acer", "dqn", "ppo", "qrdqn", "sac", "td3", "tqc", "trpo"])
+def test_networks_learn_in_training_mode_and_act_without_it(name: str) -> None:
+    env = "Pendulum-v1" if name in ("sac", "td3", "tqc") else "CartPole-v1"
+    more: dict[str, Any] = {"n_steps": 16} if name in ("a2c", "ppo", "trpo", "acer") else {"learning_starts": 1000}
+    networks = {"net_arch": [8], "features_extractor_class": Listening}
+    agent = rlsdk.make(name, env=env, seed=0, policy_kwargs=networks, **more)
+    Listening.called.clear()
+    agent.learn(16)
+    if "learning_starts" in more:
+        assert Listening.called
+        assert not any(Listening.called), "actions are chosen without dropout"
+        agent.train(2)
+    assert any(Listening.called), "updates have dropout"
+    Listening.called.clear()
+    agent.predict(agent.observation_space.sample())
+    assert Listening.called == [False]

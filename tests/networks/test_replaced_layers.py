@@ -19,7 +19,7 @@ import rlsdk
 from rlsdk.environments import to_space
 from rlsdk.errors import UsageError
 from rlsdk.kernels import Structure
-from rlsdk.kernels.structure import compiled_off, kernels_off
+from rlsdk.kernels.factory import compiled_off, kernels_off
 from rlsdk.networks.encoders import NatureEncoder
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 from rlsdk_kernels import choice
@@ -291,14 +291,14 @@ def test_critics_and_their_target_follow() -> None:
     algorithm = model.parts.algorithm
     layer = algorithm.critics.ensemble.layers[0]
     layer.weight = nn.Parameter(torch.randn_like(layer.weight))
-    fresh, target = layer.weight.detach().clone(), algorithm.target.network.ensemble.layers[0].weight
+    fresh, target = layer.weight.detach().clone(), algorithm.trained.target.network.ensemble.layers[0].weight
     before = target.detach().clone()
     model.learn(16, reset_num_timesteps=False)
     assert not torch.equal(layer.weight, fresh), "the new weight is trained"
     assert not torch.equal(target, before), "the target follows it"
     algorithm.critics.ensemble.layers[1] = nn.Tanh()
     model.learn(8, reset_num_timesteps=False)
-    assert isinstance(algorithm.target.network.ensemble.layers[1], nn.Tanh)
+    assert isinstance(algorithm.trained.target.network.ensemble.layers[1], nn.Tanh)
     with pytest.raises(UsageError, match="not the layers"):
         model.save(BytesIO())
 
@@ -307,7 +307,7 @@ def test_critics_and_their_target_follow() -> None:
 def test_the_target_is_run_by_the_same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "has_avx2", lambda: False)  # as on processors without it
     algorithm = made("tqc", batch_size=20_000).learn(8).parts.algorithm
-    online, target = algorithm.critics._kernels()[0], algorithm.target.network._kernels()[0]
+    online, target = algorithm.critics._kernels()[0], algorithm.trained.target.network._kernels()[0]
     assert online.name == target.name == "torch"
 
 

@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -28,7 +29,7 @@ def trpo(**settings: Any) -> Any:
 
 
 def tqc(**settings: Any) -> Any:
-    return rlsdk.make("tqc", env="Pendulum-v1", **{**REPLAY, **settings})
+    return rlsdk.make("tqc", **{"env": "Pendulum-v1", **REPLAY, **settings})
 
 
 def test_constructor_arguments_without_effect() -> None:
@@ -118,6 +119,30 @@ def test_a_memory_in_a_file_is_there_when_it_is_needed(where: str, tmp_path: Pat
     other.load_replay_buffer(tmp_path / "few")
     other.set_env(make_vec_env("Pendulum-v1", 1))
     assert len(other.replay_buffer) == 20
+
+
+class Resets(gym.Wrapper[Any, Any, Any, Any]):
+    """Pendulum, with a count of its resets."""
+
+    def __init__(self) -> None:
+        super().__init__(gym.make("Pendulum-v1"))
+        self.count = 0
+
+    def reset(self, **arguments: Any) -> Any:
+        self.count += 1
+        return self.env.reset(**arguments)
+
+
+@pytest.mark.parametrize("truncates", [True, False])
+def test_a_loaded_memory_ends_the_running_episode_unless_it_must_not(truncates: bool, tmp_path: Path) -> None:
+    """The newest row of the file does not come before the next step of this environment."""
+    tqc().learn(30).save_replay_buffer(tmp_path / "rows")
+    env = Resets()
+    agent = tqc(env=env).learn(20)
+    agent.load_replay_buffer(tmp_path / "rows", truncate_last_traj=truncates)
+    before = env.count
+    agent.learn(20, reset_num_timesteps=False)
+    assert env.count - before == truncates
 
 
 def test_a_memory_whose_file_changed_is_not_taken(tmp_path: Path) -> None:
@@ -274,3 +299,7 @@ def test_methods_have_the_documented_defaults() -> None:
         defaults = {name: parameter.default for name, parameter in documented.items() if name in own}
         assert len(defaults) > 1
         assert {name: own[name].default for name in defaults} == defaults
+    # of stable-baselines 2, which had it
+    pretrain = {"n_epochs": 10, "learning_rate": 1e-4, "adam_epsilon": 1e-8, "val_interval": None}
+    own = inspect.signature(ours.pretrain).parameters
+    assert {name: own[name].default for name in pretrain} == pretrain

@@ -81,8 +81,8 @@ def small(name: str, env: Any = None, policy: str = "MlpPolicy", **settings: Any
 
 def targets_of(model: Any) -> list[Any]:
     algorithm = model.parts.algorithm
-    names = ("target", "critic_target", "actor_target")
-    return [getattr(algorithm, name) for name in names if hasattr(algorithm, name)]
+    holders = (algorithm, getattr(algorithm, "trained", None))
+    return [found for each in holders for name in ("target", "actor_target") if (found := getattr(each, name, None))]
 
 
 @pytest.mark.parametrize("envs", [1, 2])

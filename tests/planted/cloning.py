@@ -101,8 +101,8 @@ BUGS = (
         algorithm="cloning",
         kind="data",
         file=ALGORITHM,
-        old="episodes = None if self.memory is None else self.memory.held_out",
-        new="episodes = None if self.memory is None else self.memory.episodes",
+        old="episodes = None if self.recorded is None else self.recorded.held_out",
+        new="episodes = None if self.recorded is None else self.recorded.episodes",
     ),
     Bug(
         id="few-recorded-steps-are-sampled",

@@ -33,9 +33,8 @@ class Result:
 
 def kit_digest() -> str:
     """The digest of the kit's sources."""
-    sources = sorted(
-        (Path(__file__).parents[2] / "plugins/rlsdk-testing/src/rlsdk_testing").glob("*.py")
-    )  # importing the kit would hide the modules of the copies
+    # importing the kit would hide the modules of the copies
+    sources = sorted((Path(__file__).parents[2] / "plugins/rlsdk-testing/src/rlsdk_testing").glob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 

@@ -48,8 +48,8 @@ BUGS = (
         algorithm="tqc",
         kind="targets",
         file=UPDATE,
-        old="observation, target = batch.next_observation.features, self.target.network",
-        new="observation, target = batch.observation.features, self.target.network",
+        old="observation, target = batch.next_observation.features, trained.target.network",
+        new="observation, target = batch.observation.features, trained.target.network",
     ),
     Bug(
         id="no-atom-is-dropped",

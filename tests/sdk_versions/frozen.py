@@ -108,9 +108,8 @@ def on_the_path(source: Path, folder: Path) -> Iterator[Frozen]:
     shutil.copytree(plugin.package, folder / name)
     before = os.environ.get("PYTHONPATH")
     sys.path.insert(0, str(folder))
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(folder), *([before] if before else [])]
-    )  # for processes that are started
+    # for processes that are started
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *([before] if before else [])])
     plugins(rescan=True)
     try:
         yield plugin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -20,7 +21,7 @@ import torch
 
 import rlsdk
 from rlsdk.agent.agent_file import KIND
-from rlsdk.errors import ArtifactError, RlsdkError, SettingsError
+from rlsdk.errors import ArtifactError, ResourceError, RlsdkError, SettingsError
 from rlsdk.settings.actor_critic import MAX_LAYERS
 from rlsdk.storage import archive
 from rlsdk.storage.archive import SafetensorsSerializer, read_archive, write_archive
@@ -29,6 +30,7 @@ from rlsdk_interchange.sb3 import import_sb3, read_sb3
 from rlsdk_sb3.evaluations import EvaluationLog
 from tests.altered_files.alterations import OF_TENSOR, altered, sealed
 from tests.effort import limited
+from tests.tables import in_one_test
 
 SMALL: dict[str, Any] = {"buffer_size": 50, "learning_starts": 5, "batch_size": 4, "policy_kwargs": {"net_arch": [4]}}
 
@@ -329,6 +331,26 @@ def test_layers_are_limited_for_everybody() -> None:
         rlsdk.make("tqc", env="Pendulum-v1", use_sde=True, policy_kwargs={"sde_net_arch": [1] * 300})
 
 
+@in_one_test
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([[]] * archive.MAX_BRACKETS, "too many tables and lists"),
+        ([{}] * archive.MAX_BRACKETS, "too many tables and lists"),
+        ([[], {}] * (archive.MAX_BRACKETS // 2), "too many tables and lists"),
+        ({"x" * (archive.MAX_NAME + 1): 1}, "a name has more than"),
+        ([[{"x" * (archive.MAX_NAME + 1): 1}]], "a name has more than"),
+        (functools.reduce(lambda inner, _: [inner], range(archive.MAX_DEPTH), 1), "nested too deeply"),
+        (functools.reduce(lambda inner, _: {"a": inner}, range(archive.MAX_DEPTH), 1), "nested too deeply"),
+        ("a lone surrogate \ud800", "surrogates not allowed"),
+        (float("nan"), "JSON holds NaN"),
+    ],
+)
+def test_json_that_is_valid_but_hostile_is_refused(value: Any, message: str, whole: bytes) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        read_archive(rewritten(whole, more=value), kind=KIND)
+
+
 # --- refused after some of them was read ---------------------------------------------------------------
 
 
@@ -357,6 +379,20 @@ def test_a_refused_replay_file_leaves_the_buffer(kind: str, tmp_path: Path) -> N
     assert before.keys() == after.keys()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     agent.learn(12, reset_num_timesteps=False)
+
+
+def test_a_replay_file_is_refused_if_no_copy_of_the_present_buffer_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a file that is refused later would leave half a buffer."""
+    agent = rlsdk.make("qrdqn", env="CartPole-v1", seed=0, **SMALL).learn(40)
+    agent.save_replay_buffer(tmp_path / "rows")
+    agent.learn(12)
+    before = _numbers(agent)
+    monkeypatch.setattr("rlsdk.runtime.memory.available_bytes", lambda: 1000)
+    with pytest.raises(ResourceError, match="a copy of the present replay buffer"):
+        agent.load_replay_buffer(tmp_path / "rows")
+    assert all(torch.equal(value, before[name]) for name, value in _numbers(agent).items())
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,26 @@ class Compare(Callback):
         return None
 
 
+def test_parts_of_another_buffer_are_not_continued(tmp_path: Path) -> None:
+    """Whichever of the two has more rows."""
+    states = [make("plain", 200).learn(steps).replay_buffer.state_dict() for steps in (40, 12, 100)]
+    journal = Journal(tmp_path)
+    for state in (*states, *reversed(states)):
+        rest, names = journal.write(state)
+        found = tree.flatten(join_parts(rest, tmp_path, names))
+        wanted = {key: value for key, value in tree.flatten(state).items() if isinstance(value, torch.Tensor)}
+        assert all(torch.equal(found[key], value) for key, value in wanted.items())
+
+
+def test_a_buffer_without_rows_has_no_parts(tmp_path: Path) -> None:
+    for state in ({"rewards": torch.ones(3)}, make("plain", 200).replay_buffer.state_dict()):
+        assert Journal(tmp_path / "parts").write(state) == (state, [])
+    assert not (tmp_path / "parts").exists()
+    agent = make("plain", 200)
+    CheckpointCallback(10, tmp_path).save(agent)
+    assert len(rlsdk.load(next(tmp_path.glob("*.rlsdk")), env="CartPole-v1").replay_buffer) == 0
+
+
 @pytest.mark.parametrize("every", [1, 7, 40, 168])
 @pytest.mark.parametrize("name", MEMORIES)
 def test_parts_make_the_whole_through_several_turns_of_the_ring(name: str, every: int, tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
+import tempfile
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,7 @@ from rlsdk.runtime import files
 from rlsdk.storage import archive
 from rlsdk.storage import archive as hashing
 from rlsdk.storage.archive import read_archive, write_archive
-from rlsdk.storage.tensors import DTYPES, TensorBlock, read_header
+from rlsdk.storage.tensors import ALIGNMENT, DTYPES, TensorBlock, read_header
 from tests.tables import in_one_test
 
 EVERYTHING: dict[str, torch.Tensor] = {
@@ -81,6 +85,43 @@ def test_mapped_tensors_are_what_was_written(tmp_path: Path) -> None:
     assert found["turned"].tolist() == EVERYTHING["turned"].tolist(), (
         "a replaced file stays readable while it is mapped"
     )
+
+
+class FullDisk(io.BytesIO):
+    """A temporary file for which the disk has no room, or which fails in another way."""
+
+    number = errno.ENOSPC
+
+    def write(self, data: Any) -> int:
+        raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.mark.usefixtures("always_mapped")
+def test_a_full_disk_means_tensors_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_archive(path := tmp_path / "a", {"kind": "x"}, {"big": EVERYTHING})
+    monkeypatch.setattr(tempfile, "TemporaryFile", FullDisk)
+    found = read_archive(path, kind="x")[1]["big"]
+    assert set(found) == set(EVERYTHING)
+    assert all(same(found[name], value) for name, value in EVERYTHING.items())
+    monkeypatch.setattr(FullDisk, "number", errno.EIO)
+    with pytest.raises(ArtifactError, match=os.strerror(errno.EIO)):
+        read_archive(path, kind="x")
+
+
+@in_one_test
+@pytest.mark.parametrize("size", [0, 10**6, 2 * 10**9, 2_100_000_000, 5 * 10**9, 10**12])
+@pytest.mark.parametrize("name", ["a", "policy.safetensors", "r\u00e9play.safetensors"])
+def test_entries_of_every_size_begin_at_a_multiple(size: int, name: str) -> None:
+    """Large ones have further fields in their header. Tensors of other entries could not be mapped."""
+    with zipfile.ZipFile(io.BytesIO(), "w") as written:
+        for _ in range(3):  # so that headers begin at several places
+            info = zipfile.ZipInfo(name)
+            info.file_size = size
+            info.extra = archive.padding(written, info)
+            with warnings.catch_warnings(action="ignore"), written.open(info, "w") as entry:
+                assert written.fp is not None
+                assert written.fp.tell() % ALIGNMENT == 0
+                entry.write(b"abc")
 
 
 def test_a_dtype_without_a_name_is_refused() -> None:

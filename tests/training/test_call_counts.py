@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.kernels.structure import compiled_off
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.runtime.process import Streams
 from rlsdk.training import LocalCollector, OffPolicyPlan, ReplayUpdates, begin_acting
 from rlsdk_envs.toy import IdentityEnv, InvalidActionEnvDiscrete

@@ -19,9 +19,9 @@ from torch import Generator
 import rlsdk
 from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
-from rlsdk.records import ActingState, Observation, Rollout
+from rlsdk.records import ActingState, Observation
 from rlsdk.training import stepwise
-from rlsdk.training.collector import collect
+from rlsdk.training.collector import LocalCollector, collect
 from rlsdk.tree import leaves
 from rlsdk_kernels.compiled_library import may_compile
 
@@ -71,7 +71,7 @@ class Masked(Walk):
 def counted() -> Iterator[list[bool]]:
     """A list with an entry per rollout that may be written in place: whether it was."""
     calls: list[bool] = []
-    real = stepwise.InPlace.collect
+    real = stepwise.InPlaceSteps.collect
 
     def count(*args: Any, **kwargs: Any) -> Any:
         rollout = real(*args, **kwargs)
@@ -79,7 +79,7 @@ def counted() -> Iterator[list[bool]]:
         return rollout
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stepwise.InPlace, "collect", count)
+        patch.setattr(stepwise.InPlaceSteps, "collect", count)
         yield calls
 
 
@@ -87,7 +87,7 @@ def counted() -> Iterator[list[bool]]:
 def not_in_place() -> Iterator[None]:
     """Collect with records of single steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stepwise.InPlace, "collect", lambda *_, **__: None)
+        patch.setattr(stepwise.InPlaceSteps, "collect", lambda *_, **__: None)
         yield
 
 
@@ -98,10 +98,9 @@ def collected(algorithm: str, make: Callable[[], Any], envs: int, lengths: list[
     if algorithm in ("dqn", "qrdqn"):
         policy.epsilon.fill_(0.3)
     at, generator = ActingState(env.reset(0), policy.initial_carry(envs)), Generator().manual_seed(3)
-    rollouts: list[Rollout[Any, Any]] = []
-    for length in lengths:
-        rollouts.append(collect(env, policy, at, length, generator=generator))
-        at = ActingState(rollouts[-1].last_observation, rollouts[-1].last_carry)
+    # one collector, which uses its memory again
+    collector = LocalCollector(env, (at,), (generator,))
+    rollouts = [collector.collect(policy, length) for length in lengths]
     tensors = [
         leaf for each in rollouts for leaf in leaves((each.steps, each.last_observation, each.final_observations))
     ]
@@ -134,6 +133,18 @@ def test_rollouts_are_those_of_single_steps(
     assert all(torch.equal(one, two) and one.dtype is two.dtype for one, two in zip(tensors, expected, strict=True))
     assert torch.equal(state, other_state)
     assert episodes == other_episodes
+
+
+def test_rollouts_of_another_length_do_not_fit_into_the_memory_of_earlier_ones() -> None:
+    """Several rollouts share a memory. A loop of a plugin may choose the length of each."""
+    lengths = [2, 2, stepwise.SHARED_ROLLOUTS, stepwise.SHARED_ROLLOUTS + 1, 3]
+    with counted() as calls:
+        tensors, state, _ = collected("ppo", Walk, 2, lengths)
+    assert all(calls)
+    with not_in_place():
+        expected, other_state, _ = collected("ppo", Walk, 2, lengths)
+    assert all(torch.equal(one, two) for one, two in zip(tensors, expected, strict=True))
+    assert torch.equal(state, other_state)
 
 
 AGENTS: list[tuple[str, dict[str, Any]]] = [

@@ -151,7 +151,7 @@ def test_a_shared_target_encoder_moves_once_per_update(name: str) -> None:
     theirs = PEERS[name]("MlpPolicy", "Pendulum-v1", **common)
     update: Any = ours.parts.algorithm
     policy = theirs.policy
-    targets = [update.actor_target.network.encoder, update.critic_target.network.encoder]
+    targets = [update.actor_target.network.encoder, update.trained.target.network.encoder]
     assert policy.actor_target.features_extractor is policy.critic_target.features_extractor
     for target in (*targets, policy.actor_target.features_extractor):
         for parameter in target.parameters():

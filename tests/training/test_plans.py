@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Generator
 
 import rlsdk
 from rlsdk.agent import agent_class
-from rlsdk.callbacks import Callback
+from rlsdk.callbacks import Callback, LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import DivergenceError, PluginError, UsageError
 from rlsdk.interfaces import (
@@ -35,7 +36,7 @@ from rlsdk.training import (
     group_generators,
     split_acting,
 )
-from rlsdk.training.collector import collect
+from rlsdk.training.collector import GroupedPolicy, collect
 from rlsdk.tree import flatten, leaves, map_tensors
 from rlsdk_ars import PopulationPlan
 from rlsdk_envs.toy import IdentityEnv
@@ -126,6 +127,17 @@ def test_callbacks_see_one_round_for_several_collects() -> None:
 
     agent(TwoRollouts(2)).learn(8, Noting())
     assert events == ["start", *["step"] * 4, "end", "start"] or events == ["start", *["step"] * 4, "end"]
+
+
+def test_an_algorithm_hears_of_the_rollout_that_it_does_not_learn_from() -> None:
+    """A callback ended the training in it, so it belongs to no update."""
+    model = rlsdk.make("ppo", env=IdentityEnv(3), n_steps=8, batch_size=8, n_epochs=1)
+    heard: list[int] = []
+    model.parts.algorithm.discarded = lambda rollout: heard.append(len(rollout.steps.reward))
+    model.learn(16)
+    assert heard == []
+    model.learn(16, LambdaCallback(on_step=lambda run, step: run.num_timesteps < 11), reset_num_timesteps=False)
+    assert len(heard) == 1
 
 
 def test_a_plan_without_environment_counts_updates() -> None:
@@ -385,6 +397,18 @@ def _policy(count: int, *, recurrent: bool) -> Any:
     name, extra = ("recurrent-ppo", {"batch_size": 8}) if recurrent else ("trpo", {"use_sde": True})
     env = make_vec_env("Pendulum-v1", count, vectorization="sync")
     return rlsdk.make(name, env=env, seed=3, n_steps=8, **extra).parts.policy
+
+
+def test_values_of_groups_are_those_of_their_rows() -> None:
+    env = make_vec_env(lambda: IdentityEnv(3), 4, vectorization="sync")
+    policy = rlsdk.make("ppo", env=env, seed=0).parts.policy
+    grouped = GroupedPolicy(policy, (2, 2), [Generator(), Generator()])
+    at = ActingState(env.reset(0), policy.initial_carry(4))
+    steps = collect(env, policy, at, 5, generator=Generator()).steps
+    steps = replace(steps, extras=replace(steps.extras, value=None, log_prob=None))
+    found, wanted = grouped.estimates(steps), policy.estimates(steps)
+    assert wanted.value is not None
+    torch.testing.assert_close(found.value, wanted.value)
 
 
 @pytest.mark.parametrize("recurrent", [False, True])

@@ -22,7 +22,7 @@ from rlsdk.errors import EnvironmentFault
 from rlsdk.records import ActingState, EnvStep, Observation, Rollout
 from rlsdk.runtime.files import LastPrepared
 from rlsdk.training import stepwise as in_place
-from rlsdk.training.stepwise import SHARED_BYTES, InPlace, RolloutStorage, act_and_step
+from rlsdk.training.stepwise import SHARED_BYTES, InPlaceSteps, RolloutStorage, act_and_step
 from rlsdk.tree import leaves
 from rlsdk_kernels.compiled_library import may_compile
 from tests.training.test_collecting_in_place import Masked, Walk, small
@@ -41,7 +41,7 @@ def parts(algorithm: str, make: Callable[[], Any], envs: int) -> Parts:
     return env, policy, ActingState(env.reset(0), policy.initial_carry(envs)), Generator().manual_seed(3)
 
 
-def in_place_of(env: Any, policy: Any, generator: Generator) -> InPlace:
+def in_place_of(env: Any, policy: Any, generator: Generator) -> InPlaceSteps:
     found = in_place.in_place_of(policy, env, generator)
     assert found is not None
     return found
@@ -147,7 +147,7 @@ def test_a_storage_ends_where_rollouts_do_not_follow(event: str) -> None:
     env, policy, at, generator = parts("a2c", Walk, 2)
     other, _, there, other_generator = parts("a2c", Walk, 2)
     stops = Stops(env)
-    acting = InPlace(policy.act_in_place, stops, generator)  # type: ignore[arg-type]
+    acting = InPlaceSteps(policy.act_in_place, stops, generator)  # type: ignore[arg-type]
     for number in range(68):
         length, done = 2, 2
         if number == 64:  # the 63rd rollout of the second storage

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.structure import compiled_off
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.updates import FlatOptimizer
 
 NUMBERS, STEPS = 64, 2000

@@ -14,6 +14,7 @@ import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.networks.layers import EnsembleMLP
 from rlsdk.updates import FlatOptimizer
+from rlsdk.updates.optimizer import CLASSES
 from tests.tables import in_one_test
 
 RATE, STEPS = 1e-2, 6
@@ -142,6 +143,36 @@ def test_replaced_and_frozen_layers(name: str) -> None:
     assert torch.equal(still, ours[0].weight)
     assert not torch.equal(other, ours[2].weight)
     assert set(before) == set(optimizer.state_dict())
+
+
+@in_one_test
+@pytest.mark.parametrize("name", CLASSES)
+def test_moments_stay_with_their_parameters(name: str) -> None:
+    """If a layer is replaced by a larger one, all others have other places in the vector; new parameters begin with 0."""
+    ours = network()
+    optimizer = FlatOptimizer(ours, name, RATE, {"momentum": 0.9} if name == "sgd" else None)
+    train(ours, optimizer, range(3))
+    before, fresh = optimizer.state_dict(), sum(parameter.numel() for parameter in ours[0].parameters())
+    ours[0] = nn.Sequential(nn.Linear(3, 8), nn.Linear(8, 8))
+    optimizer.zero_grad()
+    added, after = sum(parameter.numel() for parameter in ours[0].parameters()), optimizer.state_dict()
+    assert before
+    assert before.keys() == after.keys()
+    for entry, value in before.items():
+        assert isinstance(value, Tensor)
+        moments = torch.cat((torch.zeros(added), value[fresh:])) if value.dim() else value
+        assert torch.equal(moments, torch.as_tensor(after[entry])), entry
+
+
+def test_a_state_has_only_what_the_optimizer_changed_in_its_groups() -> None:
+    """The rest comes from the settings, which may be others when the state is loaded."""
+    ours = network()
+    optimizer = FlatOptimizer(ours, Lars, RATE)
+    assert optimizer.state_dict()["param_groups"] == [{}]
+    train(ours, optimizer, range(3))
+    ours[2] = nn.Linear(8, 2)
+    optimizer.zero_grad()
+    assert optimizer.state_dict()["param_groups"] == [{"steps": 3}]
 
 
 @in_one_test

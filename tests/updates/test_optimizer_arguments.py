@@ -56,7 +56,7 @@ def environment(name: str) -> Any:
 def groups(ours: Any, theirs: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     algorithm = ours.parts.algorithm
     if hasattr(theirs, "actor"):
-        pairs = [(algorithm.actor_optimizer, theirs.actor), (algorithm.trained.optimizer, theirs.critic)]
+        pairs = [(algorithm.trained.actor_optimizer, theirs.actor), (algorithm.trained.optimizer, theirs.critic)]
     else:
         pairs = [(algorithm.optimizer, theirs.policy)]
     return [(mine.optimizer.param_groups[0], other.optimizer.param_groups[0]) for mine, other in pairs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Generator
+from torch import Generator, Tensor
 
 import rlsdk
 from rlsdk.buffers import ReplayBuffer
@@ -74,6 +75,72 @@ def test_updates_together_equal_single_ones(algorithm: str, changes: dict[str, A
     metrics = [updates.update(9, 16, 0.5, each) for updates, each in zip(found, (None, lambda _: None), strict=True)]
     assert all(map(torch.equal, together.parts.policy.state_dict().values(), single.parts.policy.state_dict().values()))
     assert {name: float(value) for name, value in metrics[0].items()} == {n: float(v) for n, v in metrics[1].items()}
+
+
+def test_priorities_follow_every_update() -> None:
+    """Batches that are drawn ahead would have the priorities of before."""
+    model = agent(replay_buffer_class="prioritized")
+    memory: Any = model.parts.buffer
+
+    class Several(type(memory)):  # type: ignore[misc]
+        def sample(self, size: int, generator: Generator) -> object:
+            return super().sample(size, generator)
+
+        def sample_several(self, count: int, size: int, generator: Generator) -> object:
+            raise AssertionError("several batches were drawn at once")
+
+    memory.__class__ = Several
+    before = memory.state_dict()["priorities"].clone()
+    ReplayUpdates(model.parts, Streams(0)).update(3, 8, 0.5)
+    assert not torch.equal(before, memory.state_dict()["priorities"])
+
+
+class Numbering:
+    """An algorithm whose metric `all` is the number of the update; every third update has the metric `third` too."""
+
+    def __init__(self) -> None:
+        self.updates = 0
+
+    def update(self, batch: object, *, progress: float) -> dict[str, Tensor]:
+        self.updates += 1
+        number = torch.tensor(float(self.updates))
+        return {"all": number, "third": number} if self.updates % 3 == 0 else {"all": number}
+
+    def state_dict(self) -> dict[str, object]:
+        return {}
+
+    def load_state_dict(self, state: object, /) -> None: ...
+
+
+@pytest.mark.parametrize("each", [None, lambda done: None], ids=["together", "single"])
+def test_a_metric_is_the_mean_over_the_updates_that_have_it(each: Any) -> None:
+    updates = ReplayUpdates(replace(agent().parts, algorithm=Numbering()), Streams(0))
+    assert updates.update(7, 8, 0.5, each) == {"all": 4.0, "third": 4.5}
+    assert updates.update(1, 8, 0.5, each) == {"all": 8.0}
+    assert updates.update(2, 8, 0.5, each) == {"all": 9.5, "third": 9.0}
+
+
+@pytest.mark.parametrize("gradient_steps", [-1, 0, 4])
+def test_updates_on_request_do_not_need_those_of_rounds(gradient_steps: int) -> None:
+    model = agent(gradient_steps=gradient_steps)
+    before = next(iter(model.parts.policy.parameters())).clone()
+    model.train(gradient_steps=3)
+    assert not torch.equal(before, next(iter(model.parts.policy.parameters())))
+
+
+def test_several_due_copies_to_the_target_equal_single_ones() -> None:
+    several, single = (agent(tau=0.3, target_update_interval=5) for _ in range(2))
+    start = several.parts.algorithm.counted
+    assert start == single.parts.algorithm.counted
+    for model in (several, single):
+        for parameter in model.parts.policy.parameters():
+            parameter.data.add_(1.0)
+    several.parts.algorithm.collected(start + 20, 0.5)
+    for steps in range(1, 21):
+        single.parts.algorithm.collected(start + steps, 0.5)
+    found, wanted = (list(model.parts.algorithm.target.network.parameters()) for model in (several, single))
+    torch.testing.assert_close(found, wanted)
+    assert not torch.equal(found[0], next(iter(several.parts.policy.parameters())))
 
 
 def test_large_batches_are_sampled_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -350,9 +350,8 @@ def test_frames_are_stacked_within_episodes(demo: Path) -> None:
 
     frames = FrameStacker(SEEN, 3)
     stacking = BuildContext(frames.space, DONE, 1, "cpu", Streams(0), frames=frames)
-    batch = open_episodes(demo, stacking).transitions(
-        torch.tensor([3, 4, 6]), 0.9
-    )  # steps 0, 1 and 3 of the second episode
+    # steps 0, 1 and 3 of the second episode
+    batch = open_episodes(demo, stacking).transitions(torch.tensor([3, 4, 6]), 0.9)
     assert batch.observation.features["b"][:, ::2].tolist() == [[100, 100, 100], [100, 100, 101], [101, 102, 103]]
     assert batch.next_observation.features["b"][:, ::2].tolist() == [[100, 100, 101], [100, 101, 102], [102, 103, 104]]
     assert batch.observation.features["a"].shape == (3, 3)

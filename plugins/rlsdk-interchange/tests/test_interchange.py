@@ -185,7 +185,7 @@ def test_values_and_targets_are_theirs(pair: Any) -> None:
         assert torch.allclose(values, theirs.policy.predict_values(seen).squeeze(-1), atol=1e-6)
     if case == "critics":
         unit = torch.rand(5, 1) * 2 - 1
-        found = ours.parts.algorithm.target.network(seen, unit)
+        found = ours.parts.algorithm.trained.target.network(seen, unit)
         assert torch.allclose(found.movedim(0, 1), theirs.critic_target(seen, unit), atol=1e-6)
     if case == "quantiles":
         found = ours.parts.algorithm.target.network(seen)

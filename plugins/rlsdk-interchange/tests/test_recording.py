@@ -1,10 +1,9 @@
-"""Recording episodes: by commands, by a callback during training, by a person; and summaries of data sets."""
+"""Recording episodes: by commands, and by a callback during training; and summaries of data sets."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,12 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import RlsdkError, SettingsError, UsageError
 from rlsdk.tree import flatten, leaves
 from rlsdk_datasets import open_episodes
 from rlsdk_envs import ActionMasker
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv
 from rlsdk_interchange import RecordEpisodes, record_episodes
-from rlsdk_interchange.human import record_human
-from rlsdk_interchange.recording import PlayerLeftError
 
 SMALL: dict[str, Any] = {"seed": 0, "n_steps": 32, "batch_size": 32, "policy_kwargs": {"net_arch": [8]}}
 
@@ -97,39 +93,6 @@ def test_random_actions_of_any_space_respect_masks(tmp_path: Path) -> None:
     assert far.unique().numel() > 10
 
 
-class Script:
-    """A simulated keyboard: it returns the given sets of pressed keys in turn. If `leaves`, it closes after the last one."""
-
-    def __init__(self, *keys: Collection[str], leaves: bool = False) -> None:
-        self.keys, self.leaves, self.at = keys, leaves, 0
-
-    def held(self, picture: Any) -> Collection[str]:
-        assert picture.shape[2] == 3
-        self.at += 1
-        if self.leaves and self.at > len(self.keys):
-            raise PlayerLeftError
-        return self.keys[(self.at - 1) % len(self.keys)]
-
-
-def test_a_person_plays(tmp_path: Path) -> None:
-    keys = {"left": 0, "right": 1, "none": 0}
-    record_human("CartPole-v1", 2, tmp_path / "demo", keys=Script(["right"], []), actions=keys, seed=3)
-    episodes = open_episodes(tmp_path / "demo")
-    first = episodes.episode(0)
-    assert leaves(first.actions)[0].tolist() == [1 - step % 2 for step in range(len(first.rewards))]
-    assert (len(episodes), first.seed) == (2, seed_of(3, 0))
-    record_human("CartPole-v1", 9, tmp_path / "left", keys=Script(*[["right"]] * 15, leaves=True), actions=keys, seed=3)
-    assert len(open_episodes(tmp_path / "left")) == 1, "whole episodes are stored"
-    with pytest.raises(SettingsError, match="no episode was played to its end"):
-        record_human("CartPole-v1", 9, tmp_path / "none", keys=Script([], leaves=True), seed=3)
-    assert not (tmp_path / "none.safetensors").exists()
-    with pytest.raises(SettingsError, match="plays Discrete actions"):
-        record_human("Pendulum-v1", 1, tmp_path / "box", keys=Script([]))
-    for wrong, words in (({"left": 7}, "has the actions 0 to 1"), ({"smile": 0}, "keys are left, right")):
-        with pytest.raises(SettingsError, match=words):
-            record_human("CartPole-v1", 1, tmp_path / "wrong", keys=Script([]), actions=wrong)
-
-
 def test_the_command_line(cli: Any) -> None:
     code, out, err = cli("record-episodes", "--random", "--env", "CartPole-v1", "--episodes", "6", "--n-envs", "2")
     assert (code, err) == (0, "")
@@ -168,6 +131,10 @@ def test_an_agent_is_recorded(cli: Any) -> None:
         (("--random", "--env", "CartPole-v1", "-o", "folder.safetensors"), "is a folder"),
         (("--random", "--env", "CartPole-v1", "--keys", "left=0"), "--keys belongs to --human"),
         (("--human", "--env", "CartPole-v1", "--keys", "left"), "is not KEY=ACTION"),
+        (("--human", "--env", "CartPole-v1", "--keys", "left="), "is not KEY=ACTION"),
+        (("--human", "--env", "CartPole-v1", "--keys", "a=0", "--keys", "a=1"), "give each key once"),
+        (("--human", "--env", "CartPole-v1", "--keys", "left=2"), "has the actions 0 to 1"),
+        (("--human", "--env", "Pendulum-v1", "--keys", "left=1:0"), "has the dimensions 0 to 0"),
         (("--human", "--env", "CartPole-v1"), "needs a display"),
         (("missing.rlsdk",), "missing.rlsdk"),
     ],

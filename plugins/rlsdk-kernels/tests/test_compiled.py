@@ -21,9 +21,8 @@ from rlsdk.distributions import Categorical, Gaussian
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.errors import UsageError
 from rlsdk.kernels import KernelChoice, reference
-from rlsdk.kernels.factory import advantages
+from rlsdk.kernels.factory import advantages, compiled_off, kernels_off
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
-from rlsdk.kernels.structure import compiled_off, kernels_off
 from rlsdk.kernels.vector_steps import VectorStep
 from rlsdk.networks import flatten_parameters
 from rlsdk.networks.layers import EnsembleMLP

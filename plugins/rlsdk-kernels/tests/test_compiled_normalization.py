@@ -14,7 +14,7 @@ from torch import Tensor
 import rlsdk
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.kernels import factory
-from rlsdk.kernels.structure import compiled_off
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.networks.normalizer import RunningMoments
 from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Box

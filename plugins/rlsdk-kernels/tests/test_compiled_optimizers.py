@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.structure import compiled_off
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.updates import FlatOptimizer
 from rlsdk_kernels.compiled_vectors import CompiledStep
 from tests.compiled_variants import needs_library

@@ -16,9 +16,9 @@ from torch import Generator, Tensor, nn
 import rlsdk
 from rlsdk.distributions import SquashedGaussian
 from rlsdk.errors import UsageError
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.kernels.protocol import SquashedLayers
 from rlsdk.kernels.reference import AutogradPair
-from rlsdk.kernels.structure import compiled_off
 from rlsdk_kernels import compiled_library
 from rlsdk_kernels.squashed_policy import CompiledSquashedPolicy
 from tests.compiled_variants import needs_library

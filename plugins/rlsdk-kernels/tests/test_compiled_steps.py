@@ -18,15 +18,15 @@ import rlsdk
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import factory
+from rlsdk.kernels.factory import compiled_off, policy_steps
 from rlsdk.kernels.protocol import Minibatches, PolicySteps
-from rlsdk.kernels.structure import compiled_off
 from rlsdk.kernels.vector_steps import STEPS_BETWEEN_CLEARING, VectorStep
 from rlsdk.networks import ActorCritic, build_actor_critic
 from rlsdk.networks.layers import initialization
 from rlsdk.records import Observation
 from rlsdk.runtime.process import Streams
 from rlsdk.spaces import Box, Discrete, MultiDiscrete, Space
-from rlsdk.updates import FlatOptimizer, LossTerms, PolicyBatch, evaluator_of, policy_loss_of, policy_steps_of
+from rlsdk.updates import FlatOptimizer, LossTerms, PolicyBatch, evaluator_of, policy_loss_of
 from rlsdk_kernels.compiled_vectors import CompiledStep
 from rlsdk_ppo.config import PPOConfig
 from tests.compiled_variants import RUNNABLE, needs_library
@@ -95,7 +95,7 @@ class Both:
 
     def steps(self, rows: int = 64) -> PolicySteps:
         evaluator = evaluator_of(self.network, rows)
-        found = policy_steps_of(evaluator, policy_loss_of(self.network))
+        found = policy_steps(evaluator, policy_loss_of(self.network))
         assert found is not None
         return found
 
@@ -364,10 +364,10 @@ TRAININGS: list[tuple[str, str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "env", "given"), TRAININGS)
 def test_whole_trainings_are_equal(name: str, env: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     agents = [rlsdk.make(name, env=env, seed=1, device="cpu", **given)]
-    assert agents[0].parts.algorithm._steps is not None
+    assert agents[0].parts.algorithm._kernels.kernel.steps is not None
     monkeypatch.setattr(factory, "policy_steps", lambda *_: None)
     agents.append(rlsdk.make(name, env=env, seed=1, device="cpu", **given))
-    assert agents[1].parts.algorithm._steps is None
+    assert agents[1].parts.algorithm._kernels.kernel.steps is None
     for agent in agents:
         agent.learn(640)
     states = [agent.parts.algorithm.state_dict()["optimizer"] for agent in agents]
@@ -398,7 +398,7 @@ def test_optimizers_with_other_steps_are_called(kind: str) -> None:
 def test_other_networks_and_losses_make_their_own_steps() -> None:
     def steps(network: ActorCritic, loss: Any = None) -> PolicySteps | None:
         FlatOptimizer(network, "adam", 1e-3).zero_grad()
-        return policy_steps_of(evaluator_of(network, 64), loss or policy_loss_of(network))
+        return policy_steps(evaluator_of(network, 64), loss or policy_loss_of(network))
 
     assert steps(network_of(BOX)) is not None
     assert steps(network_of(MultiDiscrete((2, 3), (0, 0)))) is None
@@ -420,4 +420,4 @@ def test_a_hook_that_is_added_between_updates_is_called() -> None:
     assert calls
     handle.remove()
     agent.learn(64, reset_num_timesteps=False)
-    assert agent.parts.algorithm._steps is not None
+    assert agent.parts.algorithm._kernels.kernel.steps is not None

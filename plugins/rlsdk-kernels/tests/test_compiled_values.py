@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.factory import action_values
-from rlsdk.kernels.structure import compiled_off
+from rlsdk.kernels.factory import action_values, compiled_off
 from rlsdk.math.values import greedy_target, smooth_l1, taken_values
 from rlsdk.networks.layers import EnsembleLinear, EnsembleMLP
 from rlsdk_kernels import backends

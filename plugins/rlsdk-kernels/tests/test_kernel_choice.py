@@ -38,5 +38,5 @@ def test_the_rows_of_a_rollout_count(
     monkeypatch.setattr(choice, "has_avx2", lambda: False)  # as on processors without it
     env = make_vec_env(lambda: InvalidActionEnvDiscrete(4, 1), envs, vectorization="sync")
     algorithm: Any = rlsdk.make(name, env=env, seed=0, **settings).parts.algorithm
-    found = (algorithm.kernel if name == "trpo" else algorithm._kernel()).name
+    found = (algorithm.kernel if name == "trpo" else algorithm._kernels().evaluator).name
     assert found == ("compiled" if expected == "numpy" and may_compile() else expected)

@@ -23,8 +23,8 @@ from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategoric
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import KernelChoice, is_hooked
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
-from rlsdk.kernels.structure import compiled_off
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
 from rlsdk.networks import EnsembleMLP, flatten_parameters
 from rlsdk.networks.layers import views_of
@@ -33,6 +33,7 @@ from rlsdk.training.collector import collect
 from rlsdk.tree import map_tensors
 from rlsdk.updates import policy_batch
 from rlsdk.updates.clipped_policy import AutogradEvaluator, evaluator_of
+from rlsdk_dqn import DQN
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_kernels import choice
 from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
@@ -44,7 +45,10 @@ from rlsdk_kernels.dense_kernel import DenseKernel
 from rlsdk_kernels.numpy_backend import NUMPY, Backend
 from rlsdk_kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk_maskable_ppo import MaskablePPO
+from rlsdk_ppo import PPO
 from rlsdk_qrdqn import QRDQN
+from rlsdk_sac import SAC
+from rlsdk_td3 import TD3
 from rlsdk_testing.rollouts import rollout_of
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
@@ -439,6 +443,7 @@ def test_layers_that_are_used_twice_elsewhere_are_left_to_autograd() -> None:
 
 
 @pytest.mark.kernels("compares training with kernels and with autograd")
+@in_one_test
 @pytest.mark.parametrize(
     ("kind", "env", "arguments"),
     [
@@ -446,9 +451,14 @@ def test_layers_that_are_used_twice_elsewhere_are_left_to_autograd() -> None:
         (MaskablePPO, "CartPole-v1", {"n_steps": 64, "use_masking": False}),
         (QRDQN, "CartPole-v1", {"learning_starts": 50, "batch_size": 16}),
         (TQC, "Pendulum-v1", {"learning_starts": 50, "batch_size": 16}),
+        (DQN, "CartPole-v1", {"learning_starts": 50, "batch_size": 16, "train_freq": 1}),
+        (PPO, "CartPole-v1", {"n_steps": 64}),
+        (SAC, "Pendulum-v1", {"learning_starts": 50, "batch_size": 16}),
+        (TD3, "Pendulum-v1", {"learning_starts": 50, "batch_size": 16}),
     ],
 )
 def test_kernels_train_alike(kind: Any, env: str, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autograd adds to the gradients of earlier updates, and kernels replace them: both begin with 0."""
     trained, ran = {}, {}
     for kernel_setting in ("autograd", "numpy", "torch"):
         model = kind(

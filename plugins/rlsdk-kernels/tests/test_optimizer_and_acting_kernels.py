@@ -11,7 +11,7 @@ from torch import Generator, nn
 import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import kernels_off
-from rlsdk.kernels.structure import compiled_off
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.records import Observation
 from rlsdk.updates import FlatOptimizer
 from tests.tables import in_one_test

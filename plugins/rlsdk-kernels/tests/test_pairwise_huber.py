@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rlsdk.kernels import reference
-from rlsdk.kernels.structure import compiled_off
+from rlsdk.kernels.factory import compiled_off
 from rlsdk.math.values import midpoints, quantile_huber
 from rlsdk_kernels import compiled_values, compiled_vectors, pairwise_huber
 from tests.compiled_variants import RUNNABLE, loaded, needs_library

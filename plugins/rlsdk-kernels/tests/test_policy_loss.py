@@ -12,7 +12,7 @@ from rlsdk.distributions import Categorical
 from rlsdk.distributions.gaussian import Gaussian
 from rlsdk.errors import UsageError
 from rlsdk.kernels import KernelChoice, factory
-from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossTerms, NormalNoise, PolicyLoss
+from rlsdk.kernels.protocol import GumbelNoise, LossTerms, NormalNoise, PolicyLoss, PolicyOutputs
 from rlsdk.records import Observation
 from rlsdk.updates import PolicyBatch
 from rlsdk.updates.clipped_policy import policy_loss
@@ -27,7 +27,7 @@ LOSSES = [PolicyLossKernel(), *([CompiledPolicyLoss()] if library() is not None 
 by_all = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 
 
-def rows_of(count: int, weighted: bool) -> tuple[PolicyBatch, Evaluation]:
+def rows_of(count: int, weighted: bool) -> tuple[PolicyBatch, PolicyOutputs]:
     numbers = torch.Generator().manual_seed(count)
     log_prob, value, advantage, target, new_value, moved, entropy = torch.randn(7, count, generator=numbers).unbind()
     none = torch.zeros(count, dtype=torch.bool)
@@ -35,7 +35,7 @@ def rows_of(count: int, weighted: bool) -> tuple[PolicyBatch, Evaluation]:
     seen = Observation(torch.zeros(count, 1), none)
     rows = PolicyBatch(seen, none, log_prob, value, 3.0 * advantage + 1.0, target, ((), ()), none, weight)
     nothing = {"made": lambda: Categorical(log_prob), "fisher": lambda: lambda v: v}
-    return rows, Evaluation(log_prob=log_prob + 0.3 * moved, entropy=entropy.abs(), value=new_value, **nothing)  # type: ignore[arg-type]
+    return rows, PolicyOutputs(log_prob=log_prob + 0.3 * moved, entropy=entropy.abs(), value=new_value, **nothing)  # type: ignore[arg-type]
 
 
 @in_one_test

@@ -29,7 +29,7 @@ from rlsdk.registry.discovery import algorithms
 from rlsdk.settings.load import data_settings
 from rlsdk_lab import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
 from rlsdk_lab.report import write_report
-from rlsdk_lab.report_tables import cells, normalized
+from rlsdk_lab.report_tables import all_tables, cells, normalized
 from rlsdk_lab.scores import Score
 from rlsdk_lab.statistics import (
     better,
@@ -266,7 +266,8 @@ def test_every_cell_runs_with_every_seed(ran: Any) -> None:
     table = cells(ran)
     assert [row[:2] for row in table.rows] == [(cell.algorithm, cell.env) for cell in SMALL.cells]
     assert table.rows[0][-1] == "500 ± 1 (there)"
-    assert table.rows[2][4] == "not measured"
+    assert table.rows[2][2] == "not measured"
+    assert table.header[2].startswith("mean"), "a telephone shows three columns"
     expected = (np.mean([s.mean for s in ran.of(SMALL.cells[0])]) - 20.0) / 480.0
     assert normalized(ran)["ars"]["CartPole-v1"].mean() == pytest.approx(expected)
 
@@ -282,7 +283,7 @@ def test_going_on_runs_what_is_missing(ran: Any) -> None:
 def test_a_budget_is_said(tmp_path: Path) -> None:
     plan = Bench(suite=SMALL.only(("ars",)), seeds=(0,), out=tmp_path, budget=500, executor="in-process")
     outcome = bench(plan)
-    assert [row[2] for row in cells(outcome).rows] == ["500 of 600 (short)", "500 of 1,000,000,000 (short)"]
+    assert [row[3] for row in cells(outcome).rows] == ["500 of 600 (short)", "500 of 1,000,000,000 (short)"]
 
 
 def test_failures_are_reported(tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ def test_failures_are_reported(tmp_path: Path) -> None:
     outcome = bench(Bench(suite=wrong, seeds=(0,), out=tmp_path, executor="in-process"))
     assert len(outcome.scores) == 1
     assert "NoSuch" in outcome.failures[0][2]
-    assert cells(outcome).rows[0][4] == "failed, see below"
+    assert cells(outcome).rows[0][2] == "failed, see below"
     assert "NoSuch" in write_report(outcome, "x").read_text()
 
 
@@ -302,7 +303,12 @@ def test_the_report_needs_nothing_else(ran: Any) -> None:
     assert "src='data:" in page
     rows = (ran.plan.out / "scores.csv").read_text().splitlines()
     assert len(rows) == 1 + len(ran.scores)
-    assert "| ars | CartPole-v1 | 600 | 2 |" in (ran.plan.out / "summary.md").read_text()
+    assert re.search(
+        r"\| ars \| CartPole-v1 \| [\d.]+ \[.+\] \| 600 \| 2 \|", (ran.plan.out / "summary.md").read_text()
+    )
+    assert page.count("<td class='long'>") == sum(
+        len(cell) > 40 for table in all_tables(ran) for row in table.rows for cell in row
+    )
 
 
 def test_edited_reports_are_kept(ran: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rlsdk_parallel import Processes, shared_memory
-from rlsdk_parallel.shared_memory import FIRST, LARGE, SharedArray, SharedArrays
+from rlsdk_parallel.shared_memory import FIRST, LARGE, SharedArrays, SharedMemoryArray
 from tests.in_processes import Item, look
 
 
@@ -35,7 +35,10 @@ def test_items_arrive_as_they_were_sent_whatever_their_size() -> None:
 def test_records_in_groups_are_lent_too() -> None:
     arrays, large = SharedArrays(), np.ones(LARGE)
     packed = arrays.pack([[Item(large, None, "a"), Item(large, None, "b")], [Item(large, None, "c")]])
-    assert [[type(item.first) for item in group] for group in packed] == [[SharedArray, SharedArray], [SharedArray]]
+    assert [[type(item.first) for item in group] for group in packed] == [
+        [SharedMemoryArray, SharedMemoryArray],
+        [SharedMemoryArray],
+    ]
     assert [[item.note for item in group] for group in packed] == [["a", "b"], ["c"]]
     arrays.close()
 
@@ -64,7 +67,7 @@ def test_what_items_share_is_stored_once_and_the_rest_is_left_alone() -> None:
     small, objects = np.zeros(3), np.array([{}] * LARGE, dtype=object)
     items = [Item(common, small), Item(common, objects)]
     first, second = arrays.pack([*items, "text"])[:2]
-    assert isinstance(first.first, SharedArray)
+    assert isinstance(first.first, SharedMemoryArray)
     assert first.first is second.first
     assert first.second is small
     assert second.second is objects

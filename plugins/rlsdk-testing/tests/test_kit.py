@@ -23,7 +23,7 @@ from rlsdk_testing import CheckResult, Subject, clauses, isolation, kit, run_che
 from rlsdk_testing.child_process import ChildProcess
 from rlsdk_testing.isolation import Isolated
 from rlsdk_testing.kit import named_clause
-from rlsdk_testing.request import Request
+from rlsdk_testing.request import CheckRequest
 from rlsdk_testing.running import InProcess, checker, summary
 from rlsdk_testing.worker_process import Fault
 from tests.bad_plugins import add_plugin
@@ -188,7 +188,7 @@ class Losing:
 
 def test_clauses_are_not_run_once_eight_in_a_row_lost_their_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "WorkerProcess", Losing)
-    lost = Isolated(Request(algorithm="tqc"), "rlsdk_tqc")
+    lost = Isolated(CheckRequest(algorithm="tqc"), "rlsdk_tqc")
     found = [lost.check(named_clause(FIRST)).status for _ in range(isolation.MOST_LOST + 2)]
     assert found == [*["failed"] * isolation.MOST_LOST, "not run", "not run"]
 
@@ -203,7 +203,7 @@ def test_a_clause_gets_less_time_after_one_that_hung(monkeypatch: pytest.MonkeyP
         return attrs.evolve(self.fault, late=within < seconds) if question.startswith(b'"') else {}
 
     monkeypatch.setattr(Losing, "ask", ask)
-    hanging = Isolated(Request(algorithm="tqc"), "rlsdk_tqc")
+    hanging = Isolated(CheckRequest(algorithm="tqc"), "rlsdk_tqc")
     for _ in range(2):
         hanging.check(named_clause(FIRST))
     assert asked[1::2] == [isolation.SECONDS, isolation.SECONDS_AFTER_HANGING]
@@ -212,7 +212,7 @@ def test_a_clause_gets_less_time_after_one_that_hung(monkeypatch: pytest.MonkeyP
 
 def test_a_clause_that_captures_output_while_its_time_ends_is_not_run() -> None:
     """The stack trace of an interrupted clause is not taken for output of the plugin."""
-    with Isolated(Request(algorithm="tqc"), "rlsdk_tqc") as checked:
+    with Isolated(CheckRequest(algorithm="tqc"), "rlsdk_tqc") as checked:
         assert checked.check(named_clause(FIRST)).status == "passed"  # this also starts the process
         assert checked.check(named_clause("plugin.prints-nothing"), 0.05).status != "failed"
 
@@ -362,11 +362,11 @@ def test_objects_as_settings_need_this_process() -> None:
 def test_registered_algorithms_and_verify_stay_in_this_process(site: Site) -> None:
     register_reinforce()
     try:
-        assert isinstance(checker(Request(algorithm="reinforce")), InProcess)
+        assert isinstance(checker(CheckRequest(algorithm="reinforce")), InProcess)
     finally:
         unregister("reinforce")
-    assert isinstance(checker(Request(algorithm="tqc"), isolate=False), InProcess)
-    assert isinstance(checker(Request(algorithm="tqc")), Isolated)
+    assert isinstance(checker(CheckRequest(algorithm="tqc"), isolate=False), InProcess)
+    assert isinstance(checker(CheckRequest(algorithm="tqc")), Isolated)
     add_plugin(site, build="raise SystemExit(3)")
     with pytest.raises(ContractViolation, match=r"sys.exit\(3\)"):
         verify("bad", "agent.predict-array")

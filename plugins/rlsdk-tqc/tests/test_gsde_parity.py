@@ -39,7 +39,10 @@ def pair(latent: int, **settings: Any) -> tuple[Any, Any]:
         for mine, other in actors(ours, theirs):
             mine.copy_(other)
         algorithm: Any = ours.parts.algorithm
-        for critics, other in ((algorithm.critics, theirs.critic), (algorithm.target.network, theirs.critic_target)):
+        for critics, other in (
+            (algorithm.critics, theirs.critic),
+            (algorithm.trained.target.network, theirs.critic_target),
+        ):
             for i in (0, 2, 4):
                 critics.ensemble.layers[i].weight.copy_(torch.stack([net[i].weight.T for net in other.q_networks]))
                 critics.ensemble.layers[i].bias.copy_(torch.stack([net[i].bias[None] for net in other.q_networks]))

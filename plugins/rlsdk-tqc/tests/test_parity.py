@@ -29,7 +29,10 @@ def transplant(ours: TQC, theirs: Any) -> None:
             getattr(actor, name).weight.copy_(layer.weight)
             getattr(actor, name).bias.copy_(layer.bias)
         algorithm: Any = ours.parts.algorithm
-        for mine, critic in ((algorithm.critics, theirs.critic), (algorithm.target.network, theirs.critic_target)):
+        for mine, critic in (
+            (algorithm.critics, theirs.critic),
+            (algorithm.trained.target.network, theirs.critic_target),
+        ):
             for i in (0, 2, 4):
                 mine.ensemble.layers[i].weight.copy_(torch.stack([net[i].weight.T for net in critic.q_networks]))
                 mine.ensemble.layers[i].bias.copy_(torch.stack([net[i].bias[None] for net in critic.q_networks]))
@@ -42,7 +45,7 @@ def assert_equal(ours: TQC, theirs: Any) -> None:
         torch.testing.assert_close(actor.body[i].weight.data, theirs.actor.latent_pi[i].weight.data, **near)
     torch.testing.assert_close(actor.mean.weight.data, theirs.actor.mu.weight.data, **near)
     torch.testing.assert_close(actor.log_std.weight.data, theirs.actor.log_std.weight.data, **near)
-    pairs = ((algorithm.critics, theirs.critic), (algorithm.target.network, theirs.critic_target))
+    pairs = ((algorithm.critics, theirs.critic), (algorithm.trained.target.network, theirs.critic_target))
     for mine, critic in pairs:
         for i in (0, 2, 4):
             stacked = torch.stack([net[i].weight.T for net in critic.q_networks])

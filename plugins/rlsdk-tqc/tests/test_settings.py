@@ -103,7 +103,7 @@ def test_net_arch_as_table_activation_and_counts() -> None:
     assert [layers[i].weight.shape for i in (0, 2, 4)] == [(3, 2, 7), (3, 7, 6), (3, 6, 4)]
     assert isinstance(layers[1], torch.nn.Tanh)
     assert model.policy.body[0].out_features == 5
-    assert model.parts.algorithm.critic_loss.keep == 9
+    assert model.parts.algorithm.objective.keep == 9
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,9 @@ def test_target_update_interval_and_tau() -> None:
     model = small(target_update_interval=3, tau=1.0, learning_starts=0, gradient_steps=1)
     algorithm = model.parts.algorithm
     equal = []
-    model.learn(7, callback=every_round(lambda: equal.append(_same(algorithm.critics, algorithm.target.network))))
+    model.learn(
+        7, callback=every_round(lambda: equal.append(_same(algorithm.critics, algorithm.trained.target.network)))
+    )
     assert equal == [True, False, False, True, False, False, True]
 
 
@@ -162,7 +164,7 @@ def _same(one: torch.nn.Module, two: torch.nn.Module) -> bool:
 def test_learning_rate_schedule_follows_progress() -> None:
     rates: list[float] = []
     model = small(learning_rate="lin_0.1", learning_starts=0)
-    groups = model.parts.algorithm.actor_optimizer.optimizer.param_groups[0]
+    groups = model.parts.algorithm.trained.actor_optimizer.optimizer.param_groups[0]
     model.learn(10, callback=every_round(lambda: rates.append(groups["lr"])))
     assert rates == pytest.approx([0.1 * (1 - (i + 1) / 10) for i in range(10)])
 
@@ -170,7 +172,7 @@ def test_learning_rate_schedule_follows_progress() -> None:
 def test_a_continued_training_goes_on_with_its_schedule() -> None:
     rates: list[float] = []
     model = small(learning_rate="lin_0.1", learning_starts=0)
-    groups = model.parts.algorithm.actor_optimizer.optimizer.param_groups[0]
+    groups = model.parts.algorithm.trained.actor_optimizer.optimizer.param_groups[0]
     model.learn(10)
     model.learn(10, reset_num_timesteps=False, callback=every_round(lambda: rates.append(groups["lr"])))
     assert rates == pytest.approx([0.1 * (1 - (i + 11) / 20) for i in range(10)])
@@ -267,7 +269,7 @@ def test_custom_features_extractor_batch_norm_statistics_reach_the_target() -> N
 
     kwargs = {"features_extractor_class": Normed, "features_extractor_kwargs": {"width": 6}}
     model = small(policy_kwargs=kwargs).learn(30)
-    online, target = model.parts.algorithm.critics, model.parts.algorithm.target.network
+    online, target = model.parts.algorithm.critics, model.parts.algorithm.trained.target.network
     assert torch.equal(online.encoder.extractor.net[1].running_mean, target.encoder.extractor.net[1].running_mean)
     assert online.encoder.extractor.net[1].num_batches_tracked > 0
     counted = int(model.policy.encoder.extractor.net[1].num_batches_tracked)

@@ -58,9 +58,8 @@ def legacy_generator(state: Any) -> np.random.RandomState:
     """The `RandomState` with `state` as its `get_state(legacy=False)`. Raises ArtifactError as `numpy_generator`."""
     made = np.random.RandomState(0)
     _require_like("RandomState", state, made.get_state(legacy=False))
-    numpy_generator(
-        {name: state[name] for name in ("bit_generator", "state")}
-    )  # refuses what no Mersenne twister can have
+    # refuses what no Mersenne twister can have
+    numpy_generator({name: state[name] for name in ("bit_generator", "state")})
     made.set_state(state)
     return made
 
@@ -73,9 +72,8 @@ def python_generator(state: Any) -> random.Random:
     if not words or not all(type(word) is int and 0 <= word < 2**32 for word in words):
         raise _refused("a generator with numbers out of range")
     key = np.array(words[:-1], np.uint32)
-    numpy_generator(
-        {"bit_generator": "MT19937", "state": {"key": key, "pos": words[-1]}}
-    )  # it is a Mersenne twister, too
+    # it is a Mersenne twister, too
+    numpy_generator({"bit_generator": "MT19937", "state": {"key": key, "pos": words[-1]}})
     made = random.Random()  # noqa: S311  # a generator of the environment, not for security
     made.setstate(state)
     return made

@@ -131,28 +131,28 @@ class NativeVectorEnv(SteppedVector):
         values, *rest, infos = given
         rewards, terminations, truncations = self._checked(rest, infos)
         self._moves += 1
-        filler = self._resetting.copy()
-        reward = np.where(filler, 0.0, rewards)
-        terminated, truncated = terminations & ~filler, truncations & ~filler
+        padding = self._resetting.copy()
+        reward = np.where(padding, 0.0, rewards)
+        terminated, truncated = terminations & ~padding, truncations & ~padding
         ended = terminated | truncated
         self._returns += reward
-        self._lengths += ~filler
+        self._lengths += ~padding
         same_step = self.mode == AutoresetMode.SAME_STEP
         mask = self._mask(infos, unchecked=None if same_step else ended)
         features = self._stack(values)
         final = self._final(features, infos, ended, mask) if ended.any() else None
-        is_first = torch.from_numpy(ended.copy() if same_step else filler)
+        is_first = torch.from_numpy(ended.copy() if same_step else padding)
         self._resetting = ended & (not same_step)
         return EnvStep(
             Observation(features, is_first, mask),
             torch.from_numpy(reward.astype(np.float32)),
             torch.from_numpy(terminated),
             torch.from_numpy(truncated),
-            torch.from_numpy(~filler),
+            torch.from_numpy(~padding),
             final,
             self._finish(ended, infos),
             infos_of(infos, self.num_envs, ended if same_step else None) if self.keeps_infos else None,
-            info=self._entries(infos, ended if same_step else None, filler) if self.info_names else {},
+            info=self._entries(infos, ended if same_step else None, padding) if self.info_names else {},
         )
 
     def _checked(
@@ -178,11 +178,11 @@ class NativeVectorEnv(SteppedVector):
         raise EnvironmentFault(f"environment {self.name!r}, step {int(self._lengths.max()) + 1}, gave the {wrong}")
 
     def _entries(
-        self, infos: Mapping[str, object], ended: NDArray[np.bool_] | None, filler: NDArray[np.bool_]
+        self, infos: Mapping[str, object], ended: NDArray[np.bool_] | None, padding: NDArray[np.bool_]
     ) -> dict[str, Tensor]:
-        """The declared entries, float32 [B] each; 0 in the rows of `filler` bool [B]. `ended`: see `infos_of`."""
+        """The declared entries, float32 [B] each; 0 in the rows of `padding` bool [B]. `ended`: see `infos_of`."""
         entries, rows = InfoEntries(self.info_names, self.num_envs), infos_of(infos, self.num_envs, ended)
-        for i in np.flatnonzero(~filler).tolist():
+        for i in np.flatnonzero(~padding).tolist():
             self._named(i, entries.write, i, rows[i])
         return entries.tensors()
 

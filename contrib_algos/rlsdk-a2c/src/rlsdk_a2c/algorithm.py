@@ -12,24 +12,23 @@ from rlsdk.math import explained_variance
 from rlsdk.networks import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
 from rlsdk.updates import (
-    Evaluator,
     FlatOptimizer,
     LossTerms,
     Minibatches,
     PolicyBatch,
+    PolicyKernels,
     adam_arguments,
-    evaluator_of,
     policy_batch,
-    policy_loss_of,
-    policy_steps_of,
+    policy_kernels,
 )
 from rlsdk_a2c.config import A2CConfig
 
+# the first three of `rlsdk.kernels.protocol.LOSSES`, in the same order
 METRICS = (
     "train/policy_loss",
     "train/value_loss",
     "train/entropy_loss",
-)  # the first three of `rlsdk.kernels.protocol.LOSSES`, in the same order
+)
 
 
 def optimizer_of(config: A2CConfig) -> tuple[str | Callable[..., Any], dict[str, object]]:
@@ -57,25 +56,22 @@ class AdvantageActorCritic:
         network.stores_estimates = False
         choice, arguments = optimizer_of(config)
         self.optimizer = FlatOptimizer(network, choice, config.learning_rate(1.0), arguments)
-        self._kernel = KernelSlot(self._make_kernel, network)
+        self._kernels = KernelSlot(self._make_kernels, network)
 
-    def _make_kernel(self, hooked: bool) -> Evaluator:
+    def _make_kernels(self, hooked: bool) -> PolicyKernels:
         self.optimizer.zero_grad()  # makes the gradients of new parameters views of the optimizer's vector
-        evaluator = evaluator_of(self.network, self.config.n_steps * self.num_envs, hooked=hooked)
-        self._loss = policy_loss_of(self.network)
-        self._steps = policy_steps_of(evaluator, self._loss)
-        return evaluator
+        return policy_kernels(self.network, self.config.n_steps * self.num_envs, hooked=hooked)
 
     def reconfigure(self, config: A2CConfig) -> None:
         """Use new settings from the next update on."""
         self.config = config
-        self._kernel.refit()
+        self._kernels.refit()
 
     @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
         """Take one gradient step on a rollout. Metrics are 0-d."""
-        config, kernel = self.config, self._kernel()
-        rows = kernel.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
+        config, kernels = self.config, self._kernels()
+        rows = kernels.evaluator.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
         if self.network.has_train_mode:
             self.network.train()
         terms = LossTerms(None, None, config.ent_coef, config.vf_coef, config.normalize_advantage)
@@ -87,11 +83,11 @@ class AdvantageActorCritic:
 
     def _learn(self, rows: PolicyBatch, terms: LossTerms, rate: float) -> Tensor:
         """Make a gradient step; return the means named in `rlsdk.kernels.protocol.LOSSES`, [6]."""
-        norm = self.config.max_grad_norm
-        if self._steps is not None and (step := self.optimizer.next_steps(rate, norm)) is not None:
-            return self._steps(rows, Minibatches(), terms, step)[0]
-        now, vjp = self._kernel.kernel.evaluate(rows)
-        seen, grads = self._loss(rows, now, terms)
+        norm, kernels = self.config.max_grad_norm, self._kernels.kernel
+        if kernels.steps is not None and (step := self.optimizer.next_steps(rate, norm)) is not None:
+            return kernels.steps(rows, Minibatches(), terms, step)[0]
+        now, vjp = kernels.evaluator.evaluate(rows)
+        seen, grads = kernels.loss(rows, now, terms)
         self.optimizer.zero_grad()
         vjp(*grads)
         self.optimizer.step(rate, norm)

@@ -41,11 +41,11 @@ def build(context: BuildContext, config: ACERConfig) -> Parts:
     """
     require_spaces(context, "ACER", actions=("Discrete",))
     network = build_network(context, config)
-    update, memory = ActorCriticWithReplay(network, config), build_memory_of_rollouts(context, config, network)
-    return Parts(policy=network, algorithm=update, plan=ReplayedRollouts.of(config), buffer=memory)
+    update, buffer = ActorCriticWithReplay(network, config), build_buffer_of_rollouts(context, config, network)
+    return Parts(policy=network, algorithm=update, plan=ReplayedRollouts.of(config), buffer=buffer)
 
 
-def build_memory_of_rollouts(context: BuildContext, config: ACERConfig, network: ACERNetwork) -> SequenceReplay[Carry]:
+def build_buffer_of_rollouts(context: BuildContext, config: ACERConfig, network: ACERNetwork) -> SequenceReplay[Carry]:
     """Build the replay buffer, from which whole rollouts are sampled.
 
     Raises:

@@ -79,7 +79,7 @@ class ReplayedRollouts:
             # stored, such a rollout would make later updates NaN, even after the policy was restored
             if not all(bool(leaf.isfinite().all()) for leaf in leaves((rollout.initial_carry, rollout.steps.extras))):
                 raise DivergenceError("training diverged: probabilities or memories of the policy are NaN or infinite")
-            replay.memory.extend(rollout)
+            replay.buffer.extend(rollout)
             length = len(rollout.steps.reward)
             cursor = replace(cursor, env_steps=cursor.env_steps + length * collector.num_envs)
             metrics = None
@@ -88,7 +88,7 @@ class ReplayedRollouts:
                 progress = training.progress(cursor.env_steps)
                 fresh = parts.preprocess_batch(as_sequences(rollout, self.gamma))
                 metrics = parts.algorithm.update(fresh, progress=progress)
-                count = poisson(self.replay_ratio, generator) if len(replay.memory) >= self.replay_start else 0
+                count = poisson(self.replay_ratio, generator) if len(replay.buffer) >= self.replay_start else 0
                 if count:
                     metrics = _mean(metrics, replay.update(count, collector.num_envs, progress), count)
                 cursor = replace(cursor, updates=cursor.updates + 1 + count)

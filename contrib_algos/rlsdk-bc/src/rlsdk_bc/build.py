@@ -21,14 +21,14 @@ def build(context: BuildContext, config: BCConfig) -> Parts:
     remembers = memory_of(config.policy)
     policy = build_actor_critic(context, config, memory=remembers)
     length = config.sequence_length if remembers else None
-    memory = _memory(context, config, length)
-    data = None if memory is None else Data(memory, config.gamma, context.reward_normalizer, length)
+    buffer = _recorded(context, config, length)
+    data = None if buffer is None else Data(buffer, config.gamma, context.reward_normalizer, length)
     algorithm = Cloning(policy, config, data, context)
     plan = CloningPlan(OfflinePlan(config.batch_size), config.patience)
-    return Parts(policy=policy, algorithm=algorithm, plan=plan, buffer=memory)
+    return Parts(policy=policy, algorithm=algorithm, plan=plan, buffer=buffer)
 
 
-def _memory(
+def _recorded(
     context: BuildContext, config: BCConfig, length: int | None
 ) -> RecordedTransitions | RecordedSequences | None:
     if config.dataset is None:

@@ -20,19 +20,19 @@ class Data:
 
     def __init__(
         self,
-        memory: RecordedTransitions | RecordedSequences,
+        recorded: RecordedTransitions | RecordedSequences,
         gamma: float,
         rewards: Callable[[Tensor], Tensor],
         length: int | None,
     ) -> None:
         """`rewards`: normalizes the rewards [T] of an episode. `length`: steps of a sequence; None for single steps."""
-        self.memory, self.gamma, self.rewards, self.length = memory, gamma, rewards, length
+        self.recorded, self.gamma, self.rewards, self.length = recorded, gamma, rewards, length
         self._returns: Tensor | None = None
 
     @property
     def held_out(self) -> Episodes | None:
         """The whole episodes that are not used for training; None if there are none."""
-        return self.memory.held_out
+        return self.recorded.held_out
 
     def held_out_batches(self) -> Iterator[tuple[Observation, Features, Tensor | None]]:
         """Yield batches (raw observations [N, ..], actions [N, ..], whether a row begins a sequence: bool [N] or None). Every
@@ -62,7 +62,7 @@ class Data:
     def _found_returns(self) -> Tensor:
         """The returns of all steps that are used for training, [S]."""
         found = []
-        for episode in self.memory.episodes:
+        for episode in self.recorded.episodes:
             total, returns = 0.0, []
             for reward in reversed(self.rewards(episode.rewards).tolist()):
                 total = reward + self.gamma * total

@@ -56,7 +56,7 @@ class CloningPlan:
         algorithm = training.parts.algorithm
         assert isinstance(algorithm, Cloning)
         if algorithm.data is not None:
-            algorithm.data.memory.episodes.require_masks(required=False)
+            algorithm.data.recorded.episodes.require_masks(required=False)
         before = cursor.updates
         for after, report in self.inner.rounds(training, cursor):
             loss = algorithm.held_out_loss()

@@ -26,5 +26,5 @@ def build(context: BuildContext, config: CrossQConfig) -> Parts:
         normalize(actor, critics, config.policy_kwargs)
     update = CrossQUpdate(actor.to(context.device), critics.to(context.device), config, context.streams["update"])
     behavior = noisy_behavior(actor, context, config, warm_up=config.warms_up_uniformly)
-    memory = build_replay(context, config)
-    return Parts(policy=actor, algorithm=update, plan=OffPolicyPlan.of(config), buffer=memory, behavior=behavior)
+    buffer = build_replay(context, config)
+    return Parts(policy=actor, algorithm=update, plan=OffPolicyPlan.of(config), buffer=buffer, behavior=behavior)

@@ -16,7 +16,7 @@ from rlsdk.settings import (
     defaults,
     described,
     in_range,
-    positional,
+    positional_after,
     structure,
     without,
 )
@@ -80,7 +80,7 @@ def _fields(kind: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attrib
     for change in (
         without("tau", "target_update_interval"),
         defaults(learning_rate=Default(Constant(1e-3), PAPER)),
-        positional(n_steps="optimize_memory_usage", policy_delay="target_entropy"),
+        positional_after(n_steps="optimize_memory_usage", policy_delay="target_entropy"),
     ):
         fields = change(kind, fields)
     return fields

@@ -19,7 +19,7 @@ class DDPG(Agent[DDPGConfig]):
     actor_target: DeterministicActor = part("algorithm.actor_target.network", "The target network of the actor.")
     critic: ContinuousCritics | OwnCritics = part("algorithm.critics", "The networks that predict values of actions.")
     critic_target: ContinuousCritics | OwnCritics = part(
-        "algorithm.critic_target.network", "The target network of the critics."
+        "algorithm.trained.target.network", "The target network of the critics."
     )
 
     @configured_by(DDPGConfig)

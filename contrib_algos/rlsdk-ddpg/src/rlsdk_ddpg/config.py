@@ -11,7 +11,7 @@ from rlsdk.settings import (
     DeterministicActorCriticConfig,
     DeterministicActorCriticNetworkConfig,
     defaults,
-    positional,
+    positional_after,
     structure,
 )
 
@@ -25,7 +25,7 @@ def _networks(value: Mapping[str, object] | DDPGPolicyConfig | None) -> DDPGPoli
     return structure(value or {}, DDPGPolicyConfig)
 
 
-@attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))
+@attrs.frozen(field_transformer=positional_after(n_steps="optimize_memory_usage"))
 class DDPGConfig(DeterministicActorCriticConfig):
     """The constructor parameters of DDPG, in order. TD3 with the values below gives the same results, bit for bit."""
 

@@ -22,5 +22,5 @@ def build(context: BuildContext, config: DQNConfig) -> Parts:
     policy = build_discrete_value_policy(context, config)
     warm_up = UniformWarmUp(policy, context.action_space, config.learning_starts, context.num_envs)
     update = QLearning(policy, config, smooth_l1, num_envs=context.num_envs)
-    memory = build_replay(context, config)
-    return Parts(policy=policy, algorithm=update, plan=OffPolicyPlan.of(config), buffer=memory, behavior=warm_up)
+    buffer = build_replay(context, config)
+    return Parts(policy=policy, algorithm=update, plan=OffPolicyPlan.of(config), buffer=buffer, behavior=warm_up)

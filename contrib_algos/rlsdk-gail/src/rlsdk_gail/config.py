@@ -14,7 +14,7 @@ from rlsdk.settings import (
     choice,
     described,
     in_range,
-    positional,
+    positional_after,
     structure,
 )
 from rlsdk_datasets import Dataset
@@ -48,7 +48,7 @@ def _without_rewards(value: object) -> Normalization | None:
     return attrs.evolve(found, norm_reward=False)
 
 
-@attrs.frozen(field_transformer=positional(**DOCUMENTED))
+@attrs.frozen(field_transformer=positional_after(**DOCUMENTED))
 class GAILConfig(ClippedPolicyConfig):
     """The constructor parameters of GAIL: the documented ones in order, then those of PPO, which trains the policy."""
 

@@ -21,18 +21,18 @@ class ExpertSteps:
     """
 
     def __init__(self, dataset: Dataset, context: BuildContext, generator: Generator) -> None:
-        self.memory, self.context, self.generator = RecordedTransitions(dataset, context), context, generator
+        self.recorded, self.context, self.generator = RecordedTransitions(dataset, context), context, generator
         self.normalizer = deepcopy(context.observation_normalizer)
 
     def require(self) -> None:
         """Open and check the data set. Raises UsageError, ArtifactError, UnsupportedSpaceError: as `open_episodes`."""
         # the first read of a column checks all of it
-        self.memory.episodes.transitions(torch.zeros(1, dtype=torch.int64), 1.0)
+        self.recorded.episodes.transitions(torch.zeros(1, dtype=torch.int64), 1.0)
 
     def sample(self, size: int) -> tuple[Features, Features]:
         """Draw N = `size` steps with replacement. Returns (observations, normalized like those of the rollout; actions in
         environment units). Raises the same errors as `require`."""
-        rows = self.memory.sample(size, self.generator)
+        rows = self.recorded.sample(size, self.generator)
         return self.normalizer(rows.observation.features), rows.action
 
     def rollout_ended(self) -> None:

@@ -18,7 +18,7 @@ class SAC(Agent[SACConfig]):
     actor: SquashedActor = part("policy", "The policy's network.")
     critic: ContinuousCritics | OwnCritics = part("algorithm.critics", "The networks that predict values of actions.")
     critic_target: ContinuousCritics | OwnCritics = part(
-        "algorithm.target.network", "The target network of the critics."
+        "algorithm.trained.target.network", "The target network of the critics."
     )
 
     @configured_by(SACConfig)

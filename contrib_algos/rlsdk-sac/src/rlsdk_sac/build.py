@@ -24,5 +24,5 @@ def build(context: BuildContext, config: SACConfig) -> Parts:
     actor, critics = build_soft_actor_critic(context, config)
     update = SoftActorCritic(actor, critics, MinimumOfCritics(), config, context.streams["update"])
     behavior = noisy_behavior(actor, context, config, warm_up=config.warms_up_uniformly)
-    memory = build_replay(context, config)
-    return Parts(policy=actor, algorithm=update, plan=OffPolicyPlan.of(config), buffer=memory, behavior=behavior)
+    buffer = build_replay(context, config)
+    return Parts(policy=actor, algorithm=update, plan=OffPolicyPlan.of(config), buffer=buffer, behavior=behavior)

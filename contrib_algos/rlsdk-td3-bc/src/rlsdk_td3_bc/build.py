@@ -23,5 +23,5 @@ def build(context: BuildContext, config: TD3BCConfig) -> Parts:
     actor, critics = build_deterministic_actor_critic(context, config)
     update = CloningActorCritic(actor, critics, config, context.streams["update"])
     update.alpha = config.alpha
-    memory = RecordedTransitions(config.dataset, context, gamma=config.gamma)
-    return Parts(policy=actor, algorithm=update, plan=OfflinePlan(config.batch_size), buffer=memory)
+    buffer = RecordedTransitions(config.dataset, context, gamma=config.gamma)
+    return Parts(policy=actor, algorithm=update, plan=OfflinePlan(config.batch_size), buffer=buffer)

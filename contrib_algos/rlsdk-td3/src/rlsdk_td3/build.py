@@ -20,5 +20,5 @@ def build(context: BuildContext, config: TD3Config) -> Parts:
     require_spaces(context, "TD3", actions=("Box",))
     actor, critics = build_deterministic_actor_critic(context, config)
     update = DeterministicActorCritic(actor, critics, config, context.streams["update"])
-    behavior, memory = noisy_behavior(actor, context, config), build_replay(context, config)
-    return Parts(policy=actor, algorithm=update, plan=OffPolicyPlan.of(config), buffer=memory, behavior=behavior)
+    behavior, buffer = noisy_behavior(actor, context, config), build_replay(context, config)
+    return Parts(policy=actor, algorithm=update, plan=OffPolicyPlan.of(config), buffer=buffer, behavior=behavior)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import DeterministicActorCriticConfig, described, in_range, positional
+from rlsdk.settings import DeterministicActorCriticConfig, described, in_range, positional_after
 
 PAPER = "arXiv:1802.09477"
 
 
-@attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))
+@attrs.frozen(field_transformer=positional_after(n_steps="optimize_memory_usage"))
 class TD3Config(DeterministicActorCriticConfig):
     """The constructor parameters of TD3, in order."""
 

@@ -1,10 +1,10 @@
-"""Record demonstrations of a person at the keyboard (needs pygame and a display)."""
+"""Record demonstrations of a person with keys or a gamepad (needs pygame and a display)."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -14,19 +14,21 @@ import torch
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.records import Features, Observation
-from rlsdk.runtime import pip_install
-from rlsdk.spaces import Discrete
+from rlsdk.runtime import pip_install, print_line
+from rlsdk_interchange.controls import Held, player_of
 from rlsdk_interchange.recording import PlayerLeftError, record_episodes
 
 FRAMES_PER_SECOND = 15
 LEAVE = "escape"
+DEAD_ZONE = 0.1
+"""Sticks at rest report values up to about this."""
 
 
-class Keys(Protocol):
-    """A source of pressed keys."""
+class Controls(Protocol):
+    """A source of pressed keys, and of axes and buttons of a gamepad."""
 
-    def held(self, picture: object) -> Collection[str]:
-        """Show `picture` uint8 [H, W, 3], and return the names of the keys that are pressed.
+    def held(self, picture: object) -> Held:
+        """Show `picture` uint8 [H, W, 3], and return what is pressed and moved since the last picture.
 
         Raises:
             PlayerLeftError: the person stops playing.
@@ -34,8 +36,11 @@ class Keys(Protocol):
         ...
 
 
-class PygameKeys:
-    """A pygame window. Escape, or closing the window, stops playing."""
+class Window:
+    """A pygame window, with the keyboard and the first gamepad.
+
+    The first key starts, so that a person can look at the picture before. Escape, or closing the window, stops playing.
+    """
 
     def __init__(self, fps: float = FRAMES_PER_SECOND) -> None:
         """Prepare the display, for `fps` pictures per second. Raises SettingsError if pygame or a display is missing."""
@@ -49,37 +54,74 @@ class PygameKeys:
                 "--human needs a display, and this machine has none; record an agent or --random instead"
             )
         self.pygame: Any = pygame
-        self.fps, self.screen = fps, cast("Any", None)
+        self.fps, self.screen, self.pad = fps, cast("Any", None), cast("Any", None)
+        self._held: dict[str, float] = {}
         try:
             pygame.display.init()  # `pygame.init` also opens sound, and fails without a sound device
         except pygame.error as error:
             raise _no_display(error) from None
+        pygame.joystick.init()
         self.clock = pygame.time.Clock()
 
-    def held(self, picture: Any) -> Collection[str]:
-        pygame = self.pygame
+    def held(self, picture: Any) -> Held:
+        pygame, starts = self.pygame, self.screen is None
         try:
-            if self.screen is None:
+            if starts:
                 self.screen = pygame.display.set_mode(picture.shape[1::-1])
+                pygame.display.set_caption("rlsdk: a key starts, escape stops")
         except pygame.error as error:
             raise _no_display(error) from None
         self.screen.blit(pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
         pygame.display.flip()
+        while not (held := self._pressed()) and starts:
+            pass
+        return held
+
+    def _pressed(self) -> Held:
+        """Wait for the time of the next picture, and return what was held meanwhile, also keys that were released again."""
         self.clock.tick(self.fps)
-        closed = any(event.type == pygame.QUIT for event in pygame.event.get())
-        pressed = pygame.key.get_pressed()
-        names = {name for name in NAMES if pressed[pygame.key.key_code(name)]}
-        if closed or LEAVE in names:
-            pygame.quit()
+        tapped: dict[str, float] = {}
+        for event in self.pygame.event.get():
+            self._note(event)
+            tapped |= {name: 1.0 for name in self._held if not name.startswith(("axis", "trigger"))}
+        if LEAVE in tapped:
+            self.pygame.quit()
             raise PlayerLeftError
-        return names
+        return {**tapped, **self._held}
+
+    def _note(self, event: Any) -> None:
+        """Change what is held by one event of pygame."""
+        pygame, kind = self.pygame, event.type
+        if kind == pygame.QUIT:
+            self._held[LEAVE] = 1.0
+        elif kind in (pygame.KEYDOWN, pygame.KEYUP):
+            self._hold(pygame.key.name(event.key), float(kind == pygame.KEYDOWN))
+        elif kind in (pygame.JOYBUTTONDOWN, pygame.JOYBUTTONUP):
+            self._hold(f"button{event.button}", float(kind == pygame.JOYBUTTONDOWN))
+        elif kind == pygame.JOYHATMOTION:
+            for name, amount in zip(("right", "up"), event.value, strict=True):
+                self._hold(f"hat-{name}", max(amount, 0))
+                self._hold(f"hat-{'left' if name == 'right' else 'down'}", max(-amount, 0))
+        elif kind == pygame.JOYAXISMOTION:
+            value = min(max(float(event.value), -1.0), 1.0)
+            moved = 0.0 if abs(value) < DEAD_ZONE else value
+            for suffix, amount in (("", moved), ("+", max(moved, 0.0)), ("-", max(-moved, 0.0))):
+                self._hold(f"axis{event.axis}{suffix}", amount)
+            self._hold(f"trigger{event.axis}", (value + 1) / 2)  # rests at -1, and is absent until it moves
+        elif kind == pygame.JOYDEVICEADDED and self.pad is None:
+            self.pad = pygame.joystick.Joystick(event.device_index)  # pygame reports an open gamepad only
+        elif kind == pygame.JOYDEVICEREMOVED and self.pad is not None:
+            self.pad, self._held = None, {}
+
+    def _hold(self, name: str, amount: float) -> None:
+        if amount:
+            self._held[name] = amount
+        else:
+            self._held.pop(name, None)
 
 
 def _no_display(error: Exception) -> SettingsError:
     return SettingsError(f"--human needs a display: {error}; record an agent or --random instead")
-
-
-NAMES = ("left", "right", "up", "down", "space", "return", LEAVE, *"abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def record_human(
@@ -87,8 +129,8 @@ def record_human(
     n_episodes: int,
     path: str | Path,
     *,
-    keys: Keys | None = None,
-    actions: Mapping[str, int] | None = None,
+    controls: Controls | None = None,
+    actions: Mapping[str, int | str] | None = None,
     seed: int | None = None,
 ) -> Path:
     """Record episodes that a person plays to a data set, and return its path.
@@ -96,28 +138,30 @@ def record_human(
     If the person stops earlier, the complete episodes are stored.
 
     Args:
-        env: id of an environment with Discrete actions that renders images.
+        env: id of an environment with Discrete or Box actions that renders images.
         n_episodes: number of episodes.
         path: the file, as for `record_episodes`.
-        keys: the source of pressed keys; None opens a window of pygame.
-        actions: key -> action; "none" is the action while no other key is pressed. None: the keys that the environment
-            declares, else digits.
+        controls: the source of pressed keys; None opens a window of pygame, and prints what the keys do.
+        actions: control -> action of a Discrete space, or what it moves in a Box space, as docs/datasets.md explains; "none"
+            is the action while nothing else is held. None: the keys that the environment declares, else digits; for a Box
+            pairs of keys and the sticks of a gamepad.
         seed: seed of the first reset.
 
     Raises:
-        SettingsError: there is no display, actions are not Discrete, an action or key does not exist, or no episode was
+        SettingsError: there is no display, actions are of another space, an action or key does not exist, or no episode was
             completed.
         EnvironmentFault: the environment renders no image.
     """
-    source = keys or PygameKeys()
     envs = make_vec_env(env, 1, env_kwargs={"render_mode": "rgb_array"}, vectorization="sync")
     try:
-        table = _actions_of(envs, actions or {})
-        none = table.get("none", min(table.values()))
+        player, table = player_of(envs.action_space, actions or {}, _declared(envs))
+        source = controls or Window()
+        if controls is None:
+            print_line(f"keys: {table}; the first key starts, escape stops")
 
         def act(observation: Observation) -> Features:
             held = source.held(_picture(envs))
-            return torch.tensor([next((action for key, action in table.items() if key in held), none)])
+            return torch.from_numpy(player(held, bool(observation.is_first[0])))
 
         return record_episodes(act, envs, n_episodes, path, seed=seed)
     finally:
@@ -132,31 +176,17 @@ def _picture(envs: Any) -> Any:
     return image
 
 
-def _actions_of(envs: Any, given: Mapping[str, int]) -> dict[str, int]:
-    """Return key -> action: the given ones, else those that the environment declares, else digits.
-
-    Raises:
-        SettingsError: actions are not Discrete, or an action or key does not exist.
-    """
-    space = envs.action_space
-    if not isinstance(space, Discrete):
-        raise SettingsError(f"--human plays Discrete actions, this environment has {space}; record an agent")
-    last = space.start + space.n - 1
-    for key, action in given.items():
-        if not space.start <= action <= last:
-            raise SettingsError(f"--keys {key}={action}: the environment has the actions {space.start} to {last}")
-        if key not in (*NAMES, "none") or key == LEAVE:
-            raise SettingsError(f"--keys {key}={action}: keys are {', '.join(NAMES[:6])}, a to z, 0 to 9, and none")
-    return dict(given) or _declared(envs) or {str(at): space.start + at for at in range(min(10, space.n))}
-
-
 def _declared(envs: Any) -> dict[str, int]:
-    """Return the single keys that an environment declares in `get_keys_to_action`, as gymnasium's `play` reads them."""
+    """Return the single keys that an environment declares in `get_keys_to_action`, as gymnasium's `play` reads them.
+
+    Actions that are arrays, as those of a Box space, are left out.
+    """
     try:
         combinations = envs.env_method("get_keys_to_action")[0]
     except RlsdkError:
         return {}
-    return {_single(keys): int(action) for keys, action in combinations.items() if len(keys) <= 1}
+    single = {_single(keys): action for keys, action in combinations.items() if len(keys) <= 1}
+    return {key: int(action) for key, action in single.items() if np.ndim(action) == 0}
 
 
 def _single(combination: Any) -> str:

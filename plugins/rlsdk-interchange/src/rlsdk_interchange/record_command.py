@@ -28,7 +28,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
         bool, typer.Option("--random", help="Record uniformly random actions, only those that action masks allow.")
     ] = False,
     human: Annotated[
-        bool, typer.Option("--human", help="Record your own actions, with the keyboard (needs pygame).")
+        bool, typer.Option("--human", help="Record your own actions, with keys or a gamepad (needs pygame).")
     ] = False,
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
     env_kwargs: EnvKwargs = None,
@@ -46,7 +46,10 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
     ] = False,
     keys: Annotated[
         list[str] | None,
-        typer.Option(help="KEY=ACTION for --human, e.g. left=0; none=ACTION while no key is held. Can be repeated."),
+        typer.Option(
+            help="KEY=ACTION for --human, e.g. left=0; none=ACTION while no key is held. For Box actions:"
+            " KEY=DIMENSION:VALUE, e.g. left=0:-1. Can be repeated."
+        ),
     ] = None,
     overwrite: Overwrite = False,
     trust: TrustedFile = False,
@@ -97,12 +100,14 @@ def _played(
 def _by_hand(env: str | None, episodes: int, target: Path, seed: int, keys: list[str]) -> Path:
     from rlsdk_interchange.human import record_human
 
-    actions = {}
+    actions: dict[str, int | str] = {}
     for text in keys:
-        key, equals, action = text.partition("=")
-        if not equals or not action.strip().isdigit():
+        key, equals, action = (part.strip() for part in text.partition("="))
+        if not equals or not action:
             raise SettingsError(f"--keys {shown(text)} is not KEY=ACTION, e.g. --keys left=0")
-        actions[key.strip()] = int(action)
+        if key in actions:
+            raise SettingsError(f"--keys {shown(text)}: {shown(key)} has an action already; give each key once")
+        actions[key] = action
     return record_human(_given(env, "--human"), episodes, target, actions=actions, seed=seed)
 
 

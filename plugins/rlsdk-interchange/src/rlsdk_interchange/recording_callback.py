@@ -12,6 +12,7 @@ import torch
 from rlsdk import tree
 from rlsdk.callbacks import Callback, set_aside
 from rlsdk.errors import SettingsError, UsageError
+from rlsdk.interfaces import plays_episodes
 from rlsdk.records import EnvStep, Observation
 from rlsdk_datasets import RecordedEpisode, require_place, write_episodes
 from rlsdk_interchange.recorder import Recorder
@@ -55,7 +56,7 @@ class RecordEpisodes(Callback):
         """
         require_place(self.path)
         agent, self.episodes = run.driven, []
-        if not agent.acting or getattr(agent.parts.plan, "plays_episodes", False):
+        if not agent.acting or plays_episodes(agent.parts.plan):
             raise UsageError("this algorithm plays whole episodes; record with record_episodes(agent, ...) after learn")
         if agent.config.frame_stack > 1:
             raise UsageError(
@@ -63,9 +64,8 @@ class RecordEpisodes(Callback):
             )
         groups = [state.observation for state in agent.acting]
         seen: Observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *groups)
-        fresh = (
-            not (agent.cursor and agent.cursor.env_steps) and agent.env is not None
-        )  # seeds are known only before the first step
+        # seeds are known only before the first step
+        fresh = not (agent.cursor and agent.cursor.env_steps) and agent.env is not None
         seeds: Sequence[int | None] = getattr(agent.env, "reset_seeds", ()) if fresh else ()
         self._recorder = Recorder(seen, agent.context.action_space, seeds)
 

@@ -120,9 +120,8 @@ def import_sb3(
     _warn_of_unread(path, sorted((set(foreign.pickled) & _known(spec)) - set(changes)))
     if hasattr(type(agent), "exploration_rate") and isinstance(rate := foreign.settings.get("exploration_rate"), float):
         agent.exploration_rate = rate
-    if (
-        type(steps := foreign.settings.get("num_timesteps")) is int and 0 <= steps <= 2**62
-    ):  # what an agent file can hold
+    # what an agent file can hold
+    if type(steps := foreign.settings.get("num_timesteps")) is int and 0 <= steps <= 2**62:
         agent.num_timesteps = steps
     if statistics is not None:
         set_statistics(agent, statistics, Path(str(vecnormalize)))

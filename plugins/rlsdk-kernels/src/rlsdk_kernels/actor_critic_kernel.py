@@ -15,7 +15,7 @@ from rlsdk.interfaces import ClosedForm, Distribution
 from rlsdk.kernels import ActorCriticLayers, PolicyActor, PolicyRows
 from rlsdk.records import Observation
 from rlsdk.runtime import LastPrepared
-from rlsdk.updates import Evaluation
+from rlsdk.updates import PolicyOutputs
 from rlsdk_kernels import compiled_policy
 from rlsdk_kernels.backends import COMPILED, TORCH
 from rlsdk_kernels.compiled_acting import InPlace, can_act_in_place, pays, sampling_of
@@ -99,13 +99,13 @@ class ActorCriticKernel(Generic[RowsT]):
         encoded = self.layers.encoder(rows.observation.features)
         return replace(rows, observation=replace(rows.observation, features=encoded))  # type: ignore[type-var]
 
-    def evaluate(self, rows: RowsT) -> tuple[Evaluation, PolicyVjp]:
+    def evaluate(self, rows: RowsT) -> tuple[PolicyOutputs, PolicyVjp]:
         if self._has_no_graph:  # the context manager would take longer than the distribution
             return self._evaluate(rows)
         with torch.no_grad():
             return self._evaluate(rows)
 
-    def _evaluate(self, rows: RowsT) -> tuple[Evaluation, PolicyVjp]:
+    def _evaluate(self, rows: RowsT) -> tuple[PolicyOutputs, PolicyVjp]:
         array, action = self.backend.array, self.layers.head.from_environment(rows.action)
         raw, actor_trace = self.actor.forward(array(rows.observation.features))
         value, critic_trace = self.critic.forward(actor_trace[self.shared.depth if self.shared else 0])
@@ -127,7 +127,7 @@ class ActorCriticKernel(Generic[RowsT]):
                     self.critic.backward(critic_trace, array(grad_value)[:, None], self.critic.gradients())
 
         back = partial(self.shared.vjp, (actor_trace, critic_trace), head_vjp) if self.shared else vjp
-        return Evaluation(distribution, log_prob, entropy, self.backend.tensor(value[:, 0]), fisher), back
+        return PolicyOutputs(distribution, log_prob, entropy, self.backend.tensor(value[:, 0]), fisher), back
 
     def _taken(
         self, observation: Observation, raw: Array, action: Tensor, distribution: Callable[[], ClosedForm]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rlsdk.errors import UsageError
 from rlsdk.kernels import GumbelNoise, NormalNoise, PlainHead, PolicyRows
-from rlsdk.updates import Evaluation, LossTerms
+from rlsdk.updates import LossTerms, PolicyOutputs
 from rlsdk_kernels.compiled_library import (
     Columns,
     as_floats,
@@ -107,7 +107,7 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
 class CompiledPolicyLoss:
     """See `rlsdk.kernels.protocol.PolicyLoss`."""
 
-    def __call__(self, rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
+    def __call__(self, rows: PolicyRows, now: PolicyOutputs, terms: LossTerms) -> tuple[Tensor, LossGrads]:
         size, clip = rows.target.shape[0], terms.clip
         unused = now.value
         old_log_prob = unused if clip is None else rows.log_prob

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.kernels import PolicyRows
-from rlsdk.updates import Evaluation, LossTerms
+from rlsdk.updates import LossTerms, PolicyOutputs
 
 Floats = NDArray[np.float32]
 LossGrads = tuple[Tensor, Tensor | None, Tensor]
@@ -25,7 +25,7 @@ class PolicyLossKernel:
     """See `rlsdk.kernels.protocol.PolicyLoss`."""
 
     @np.errstate(all="ignore")  # numbers that are not finite appear in the result
-    def __call__(self, rows: PolicyRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
+    def __call__(self, rows: PolicyRows, now: PolicyOutputs, terms: LossTerms) -> tuple[Tensor, LossGrads]:
         size, weight = len(rows.target), None if rows.weight is None else rows.weight.numpy()
         share: Floats = _equal_shares(size) if weight is None else weight / np.add.reduce(weight)
         advantage = rows.advantage.numpy()
@@ -77,7 +77,7 @@ def normalized(advantage: Floats, weight: Floats | None) -> Floats:
     return all_centered
 
 
-def _value_error(rows: PolicyRows, now: Evaluation, clip: float | None, share: Floats) -> tuple[np.float32, Floats]:
+def _value_error(rows: PolicyRows, now: PolicyOutputs, clip: float | None, share: Floats) -> tuple[np.float32, Floats]:
     """(mean of squared errors; half of the gradient of each row's error [N])."""
     value, target = now.value.numpy(), rows.target.numpy()
     if clip is None:

@@ -142,13 +142,14 @@ def require_own_table(path: Path, header: Sequence[str]) -> None:
 
 def write_table(found: Sequence[Curve], path: Path) -> None:
     """Write every point of the curves as CSV."""
+    # any characters: they come from files
     rows = (
         (
             one_line(curve.env),
             one_line(curve.label),
             curve.seeds,
             *map(float, point),
-        )  # any characters: they come from files
+        )
         for curve in found
         for point in zip(curve.x, curve.value, curve.low, curve.high, strict=True)
     )

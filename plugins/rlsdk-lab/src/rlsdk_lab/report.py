@@ -52,7 +52,11 @@ def versions() -> str:
 
 def _html(table: Table) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
-    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    long = " class='long'"
+    rows = "".join(
+        "<tr>" + "".join(f"<td{long if len(cell) > 40 else ''}>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in table.rows
+    )
     return (
         f"<section><h2>{escape(table.title)}</h2><div class='wide'><table><thead><tr>{head}</tr></thead>"
         f"<tbody>{rows}</tbody></table></div></section>"

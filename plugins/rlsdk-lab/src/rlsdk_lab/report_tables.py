@@ -35,7 +35,7 @@ class Table:
 def cells(outcome: BenchResult) -> Table:
     """Return a table with a row per cell: statistics of its runs, and the documented result."""
     header = (
-        "algorithm", "environment", "steps", "seeds", "mean [95 % interval]", "std", "median", "IQM",
+        "algorithm", "environment", "mean [95 % interval]", "steps", "seeds", "std", "median", "IQM",
         "time per run", "published",
     )  # fmt: skip
     rows = [_cell(outcome, cell) for cell in outcome.plan.suite.cells]
@@ -49,14 +49,14 @@ def _cell(outcome: BenchResult, cell: Cell) -> tuple[str, ...]:
     if not scores:
         failed = any(other == cell for other, _, _ in outcome.failures)
         state = "failed, see below" if failed else "not measured"
-        return cell.algorithm, cell.env, f"{plan.full_steps(cell):,}", "0", state, "", "", "", "", note
+        return cell.algorithm, cell.env, state, f"{plan.full_steps(cell):,}", "0", "", "", "", "", note
     returns = means(scores)
     return (
         cell.algorithm,
         cell.env,
+        str(estimate([returns], mean)),
         _length(plan, cell),
         str(len(scores)),
-        str(estimate([returns], mean)),
         f"{returns.std():.4g}",
         f"{np.median(returns):.4g}",
         f"{float(iqm(returns)):.4g}",

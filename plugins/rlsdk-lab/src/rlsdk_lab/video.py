@@ -71,9 +71,8 @@ def record_video(
         _write(imageio, part, frames, fps)
         part.replace(target)
     except OSError as error:
-        reason = error.strerror or next(
-            iter(str(error).splitlines()), ""
-        )  # the text of imageio has a command in further lines
+        # the text of imageio has a command in further lines
+        reason = error.strerror or next(iter(str(error).splitlines()), "")
         raise ArtifactError(f"{target} cannot be written: {reason}; choose another place") from None
     finally:
         with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from torch import Tensor
 from rlsdk.environments import OpaqueValue
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Observation
-from rlsdk_parallel.environment_worker import ByValue, Request, VectorWorker
+from rlsdk_parallel.environment_worker import ByValue, EnvRequest, VectorWorker
 
 if TYPE_CHECKING:
     from rlsdk_parallel.collector import Part, Shared
@@ -115,18 +115,18 @@ class PackedRequest:
     """A request with packed arguments. Their tensors are fields of their own, which are sent through shared memory."""
 
     name: str
-    request: Request
+    request: EnvRequest
     """The request, with the nestings of the arguments (`Packed.nest`)."""
     first: NDArray[np.uint8]
     """The tensors of the first argument."""
     second: NDArray[np.uint8] | None = None
 
-    def unpacked(self) -> Request:
+    def unpacked(self) -> EnvRequest:
         """The request with its arguments."""
         arrays = [each for each in (self.first, self.second) if each is not None]
         plain, pairs = self.request, zip(self.request.arguments, arrays, strict=True)
         arguments = tuple(Packed(nest, data).value() for nest, data in pairs)
-        return Request(plain.name, arguments, plain.infos, plain.info_names)
+        return EnvRequest(plain.name, arguments, plain.infos, plain.info_names)
 
 
 # a tuple: one is sent by each worker at every step, and other records take longer to pickle
@@ -146,7 +146,7 @@ class CollectingWorker(VectorWorker):
 
     _attached: Attached | None = None
 
-    def __call__(self, request: Request | PackedRequest) -> Answer:
+    def __call__(self, request: EnvRequest | PackedRequest) -> Answer:
         plain = request.unpacked() if isinstance(request, PackedRequest) else request
         result, name = super().__call__(plain), plain.name
         contents = self.arrays.contents() if name in ("reset", "step") else None

@@ -118,8 +118,8 @@ class RemoteCollector:
 
     def _part(self, index: int) -> Part:
         groups, rows, frames = self._groups_of(index), self.env.rows[index], self._agent.preprocessing.frames
-        memory = frames and map_tensors(lambda leaf: leaf[rows.start : rows.stop], frames.memory)
-        return Part(self.acting[groups], tuple(g.get_state() for g in self.generators[groups]), memory)
+        last = frames and map_tensors(lambda leaf: leaf[rows.start : rows.stop], frames.frames)
+        return Part(self.acting[groups], tuple(g.get_state() for g in self.generators[groups]), last)
 
     def _groups_of(self, index: int) -> slice:
         return slice(index * self._groups, (index + 1) * self._groups)
@@ -131,7 +131,7 @@ class RemoteCollector:
         for generator, state in zip(self.generators, states, strict=True):
             generator.set_state(state)
         if (frames := self._agent.preprocessing.frames) is not None:
-            frames.memory = map_tensors(lambda *rows: torch.cat(rows), *(part.frames for part in parts))
+            frames.frames = map_tensors(lambda *rows: torch.cat(rows), *(part.frames for part in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,15 +206,15 @@ class CollectingCopy:
         on_step = self._counting(shared.round, collector)
         rollout = collector.collect(self.policy, shared.round.length, on_step=on_step, ends_round=False)
         states = tuple(generator.get_state() for generator in generators)
-        return Part(collector.acting, states, self.frames and self.frames.memory, rollout)
+        return Part(collector.acting, states, self.frames and self.frames.frames, rollout)
 
     def _counting(self, wanted: Round, collector: LocalCollector) -> Callable[[int], object] | None:
         """Return the `on_step` function that passes the steps of all environments to the copy of the algorithm.
 
         Exploration may depend on this number.
         """
-        listener = ability(self.agent.parts.algorithm, AlgorithmAbilities, "collected")
-        if listener is None or wanted.schedule is None:
+        scheduled = ability(self.agent.parts.algorithm, AlgorithmAbilities, "collected")
+        if scheduled is None or wanted.schedule is None:
             return None
         agent, total = self.agent, self.agent.context.num_envs
         own = self.env.num_envs
@@ -222,7 +222,7 @@ class CollectingCopy:
 
         def on_step(done: int) -> None:
             steps = wanted.env_steps + done // own * total
-            listener.collected(steps, training.progress(steps))
+            scheduled.collected(steps, training.progress(steps))
 
         return on_step
 
@@ -233,7 +233,7 @@ class CollectingCopy:
         if self.normalizer is not None:
             self.normalizer.observations.load_state_dict(shared.normalizer or {})
         if self.frames is not None:
-            self.frames.memory = own.frames
+            self.frames.frames = own.frames
 
     def _restarted(self, acting: Sequence[ActingState[Any]], fresh: Observation) -> tuple[ActingState[Any], ...]:
         """The acting states of the groups at the start of new episodes with first observations `fresh` [B].
@@ -241,7 +241,7 @@ class CollectingCopy:
         The carries are not reset, because a policy ignores their memory in the first step of an episode.
         """
         if self.frames is not None:
-            features, self.frames.memory = self.frames.push(self.frames.memory, fresh.features, fresh.is_first)
+            features, self.frames.frames = self.frames.push(self.frames.frames, fresh.features, fresh.is_first)
             fresh = Observation(features, fresh.is_first, fresh.action_mask)
         begun = split_acting(fresh, self.policy, len(acting))
         return tuple(ActingState(new.observation, old.carry) for new, old in zip(begun, acting, strict=True))

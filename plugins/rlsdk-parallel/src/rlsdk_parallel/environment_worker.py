@@ -36,7 +36,7 @@ Spaces: TypeAlias = tuple[Space, Space]
 
 
 # a tuple: one is sent to each worker at every step, and other records take longer to pickle
-class Request(NamedTuple):
+class EnvRequest(NamedTuple):
     """A request to a worker: `name` is the name of a method of `VectorWorker`, or of its `SyncVectorEnv`."""
 
     name: str
@@ -104,7 +104,7 @@ class VectorWorker:
         self.fresh: Observation | None = None
         """The first observation of new episodes after those that a dead worker lost; None: no episodes were lost."""
 
-    def __call__(self, request: Request) -> object:
+    def __call__(self, request: EnvRequest) -> object:
         env = self.env
         if (request.infos, request.info_names) != (env.keeps_infos, env.info_names):
             env.keep_infos(request.infos)

@@ -18,14 +18,14 @@ from torch import Tensor
 from rlsdk.environments import ConnectedEnv, OpaqueValue, SteppedVector, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors import SerialExecutor, make_executor
-from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, ability
+from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, ability, plays_episodes
 from rlsdk.records import EnvStep, Observation
 from rlsdk.settings import evolve
 from rlsdk.spaces import Space
 from rlsdk.training import DrivenAgent, OffPolicyPlan
 from rlsdk_parallel.collecting_worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
 from rlsdk_parallel.collector import Part, RemoteCollector, Shared
-from rlsdk_parallel.environment_worker import Assignment, ByValue, Maker, Request, VectorWorker, Work, groups
+from rlsdk_parallel.environment_worker import Assignment, ByValue, EnvRequest, Maker, VectorWorker, Work, groups
 from rlsdk_parallel.executors import Background, StatefulHere
 from rlsdk_parallel.process_vector import InWorkers
 from rlsdk_parallel.processes import HasStatefulWorkers
@@ -137,7 +137,7 @@ def check_agent(agent: DrivenAgent, *, new: bool, collectors: int, max_lag: int,
         agent.config = evolve(agent.config, {"env_groups": collectors})
     groups, plan, name = agent.config.env_groups, agent.parts.plan, agent.context.algorithm
     reason = None
-    if getattr(plan, "plays_episodes", False):
+    if plays_episodes(plan):
         reason = "plays whole episodes, which executors do: use --vectorization processes"
     elif not plan.needs_environment:
         reason = "learns without an environment"
@@ -331,7 +331,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         request = self.request(name, *(value.nest for value in values))
         return PackedRequest(name, request, *(value.data for value in values))
 
-    def accept(self, index: int, request: Request, answer: Answer) -> object:
+    def accept(self, index: int, request: EnvRequest, answer: Answer) -> object:
         """Store the state and the contents in the answer of a worker, and return its result."""
         if request.name in MOVES:
             self._states[index] = answer.state
@@ -343,7 +343,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
                 self._contents = {}
         return answer.result
 
-    def exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+    def exchange(self, requests: Mapping[int, EnvRequest]) -> dict[int, Any]:
         if self._background is not None:
             self._background.settle()  # a worker answers one request at a time, in the order of the pipe
         try:
@@ -353,7 +353,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
                 raise EnvironmentFault(f"environment {self.name!r} is closed") from error
             raise
 
-    def answer_again(self, index: int, request: Request, death: WorkerDied) -> object:
+    def answer_again(self, index: int, request: EnvRequest, death: WorkerDied) -> object:
         where = f"environment {self.name!r}: the collector of {self.numbers(index)}"
         if request.name == "step":  # its actions were chosen for observations that new episodes would not have
             raise EnvironmentFault(f"{where} {death}, in the middle of an episode")

@@ -28,9 +28,9 @@ from rlsdk_parallel.environment_worker import (
     Assignment,
     Block,
     ByValue,
+    EnvRequest,
     ItemT,
     Maker,
-    Request,
     Rest,
     ResultT,
     Spaces,
@@ -104,7 +104,7 @@ class InWorkers:
     def close(self) -> None:
         """Close the environments and end the workers."""
 
-    def answer_again(self, index: int, request: Request, death: WorkerDied) -> object:
+    def answer_again(self, index: int, request: EnvRequest, death: WorkerDied) -> object:
         """Replace a worker that died, and return the answer of the new one to its request."""
         self.restarts += 1
         self.workers.replace(index)
@@ -117,11 +117,11 @@ class InWorkers:
         seeds = [self.seeds.derived(self._base, i + self.restarts * self.num_envs) for i in self.rows[index]]
         self.exchange({index: self.request("begin", seeds)})
 
-    def request(self, name: str, *arguments: object) -> Request:
+    def request(self, name: str, *arguments: object) -> EnvRequest:
         """The request to call a method of a worker or of its environments."""
-        return Request(name, arguments, self.keeps_infos, self.info_names)
+        return EnvRequest(name, arguments, self.keeps_infos, self.info_names)
 
-    def exchange(self, requests: Mapping[int, Request]) -> dict[int, object]:
+    def exchange(self, requests: Mapping[int, EnvRequest]) -> dict[int, object]:
         """Send each worker its request, and return worker -> answer."""
         if self.closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
@@ -133,7 +133,7 @@ class InWorkers:
                 found[index] = self.accept(index, request, answer)
         return found
 
-    def accept(self, index: int, request: Request, answer: Any) -> object:
+    def accept(self, index: int, request: EnvRequest, answer: Any) -> object:
         """What `exchange` returns for the answer of a worker; workers of a subclass may answer with more than the result."""
         return answer
 
@@ -297,13 +297,13 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
         """The processes, in the order of the environments they step."""
         return [worker.process for worker in self._started]
 
-    def exchange(self, requests: Mapping[int, Request]) -> dict[int, object]:
+    def exchange(self, requests: Mapping[int, EnvRequest]) -> dict[int, object]:
         try:
             return super().exchange(requests)
         except Exception as error:
             raise self._failed(error, next(iter(requests.values()))) from error.__cause__
 
-    def _failed(self, error: Exception, request: Request) -> Exception:
+    def _failed(self, error: Exception, request: EnvRequest) -> Exception:
         """The error to raise when a request failed. Ends the processes if their environments may be at different steps."""
         unsent = error.__cause__ if isinstance(error, WorkError) else None
         if request.name not in LEAVE_RUNNING and unsent is None:
@@ -319,7 +319,7 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
             return EnvironmentFault(f"environment {self.name!r}{str(error).removeprefix(WORK)}")
         return error
 
-    def answer_again(self, index: int, request: Request, death: WorkerDied) -> object:
+    def answer_again(self, index: int, request: EnvRequest, death: WorkerDied) -> object:
         self.deaths[index] += 1
         if self.options.restart and self.deaths[index] <= MAX_RESTARTS_IN_A_ROW:
             return super().answer_again(index, request, death)

@@ -40,7 +40,7 @@ class Layout:
         return np.empty(0, dtype) if self.block is None else np.ndarray(shape, dtype, self.block, start)
 
 
-class SharedArray:
+class SharedMemoryArray:
     """An array in shared memory. Unpickling it in another process returns the array itself, as a read-only view."""
 
     def __init__(self, block: str, start: int, array: NDArray[np.generic]) -> None:
@@ -69,7 +69,7 @@ class SharedArrays:
                 self._free = weakref.finalize(self, _remove, self._memory, os.getpid())
 
     def pack(self, items: Sequence[object]) -> list[object]:
-        """Return the items with every large array in a field of an attrs record replaced by a `SharedArray`.
+        """Return the items with every large array in a field of an attrs record replaced by a `SharedMemoryArray`.
 
         An array that several items share is copied to shared memory once. All items may also be lists of records.
         """
@@ -91,10 +91,10 @@ class SharedArrays:
             return list(items)
         layout, shared = Layout(self._memory.buf), {}
         for key, value in arrays.items():
-            shared[key] = SharedArray(self._memory.name, layout.used, value)
+            shared[key] = SharedMemoryArray(self._memory.name, layout.used, value)
             layout(value.shape, value.dtype)[...] = value
         changes = [{name: shared[id(value)] for name, value in large.items()} for large in found]
-        pairs: Iterable[tuple[Any, dict[str, SharedArray]]] = zip(items, changes, strict=True)
+        pairs: Iterable[tuple[Any, dict[str, SharedMemoryArray]]] = zip(items, changes, strict=True)
         return [attrs.evolve(item, **change) if change else item for item, change in pairs]
 
     def close(self) -> None:

@@ -94,9 +94,8 @@ def _connect(address: str | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     if address in (None, "local"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault(
-            "RAY_worker_niceness", "0"
-        )  # Ray's default is 15: next to other programs the work would be slow
+        # Ray's default is 15: next to other programs the work would be slow
+        os.environ.setdefault("RAY_worker_niceness", "0")
         _start(quiet)
         _session.guard = watch()
         return

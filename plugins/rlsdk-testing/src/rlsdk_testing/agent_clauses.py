@@ -14,6 +14,7 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.errors import ArtifactError
 from rlsdk.evaluation import run_episodes
+from rlsdk.interfaces import plays_episodes
 from rlsdk.tree import flatten, unflatten
 from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.kit import clause, require
@@ -155,9 +156,8 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
 )
 def preprocessing_travels(subject: Subject) -> None:
     subject.needs_vectors("vectors are normalized")
-    episodes = getattr(
-        subject.agent().parts.plan, "plays_episodes", False
-    )  # such methods stack frames in the environment
+    # such methods stack frames in the environment
+    episodes = plays_episodes(subject.agent().parts.plan)
     frames = 1 if episodes else 2
     agent = subject.trained(normalize={"norm_reward": True}, frame_stack=frames)
     normalizer = agent.normalizer

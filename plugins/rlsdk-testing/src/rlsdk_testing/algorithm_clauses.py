@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, Stateful, shortcut
+from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, Stateful, plays_episodes, shortcut
 from rlsdk.records import Rollout
 from rlsdk.runtime import Streams
 from rlsdk.training import ReplayUpdates
@@ -22,7 +22,7 @@ from rlsdk_testing.subject import Subject, differing, equal_values, flat_state
 
 def _batch(agent: Agent) -> object:
     """Return a batch that the algorithm can learn from: transitions of its buffer, a rollout, or candidates with scores."""
-    if getattr(agent.parts.plan, "plays_episodes", False):
+    if plays_episodes(agent.parts.plan):
         return scored(agent)
     if agent.parts.buffer is not None:  # checked first: a plugin's own plan may have both a buffer and a rollout length
         return agent.parts.sample(16, torch.Generator().manual_seed(5))

@@ -253,9 +253,8 @@ def _frequencies(memory: FilledMemory, single: bool) -> None:
     assert isinstance(batch, Transitions | Sequences)
     ahead = steps_ahead(batch) if isinstance(batch, Transitions) else 1
     oldest, newest = memory.steps - rows // memory.envs.num_envs, memory.steps - ahead  # newer ones may have to wait
-    if isinstance(
-        batch, Sequences
-    ):  # sequences may begin only where a rollout began, and the oldest rollout may be partly overwritten
+    # sequences may begin only where a rollout began, and the oldest rollout may be partly overwritten
+    if isinstance(batch, Sequences):
         oldest, newest = oldest + max(MIXED) - 1, newest - (max(MIXED) - 1)
     stored = [key for key, step in memory.truth.items() if oldest <= step.age <= newest]
     counts = Counter(keys_in(batch))

@@ -40,14 +40,14 @@ def check_plugin(
 ) -> None:
     """Check a plugin against the contracts. Exit code 1 if a clause fails, 3 if some clauses were not run."""
     settings = parse_assignments(assignments or [])
-    from rlsdk_testing.request import Request
+    from rlsdk_testing.request import CheckRequest
     from rlsdk_testing.running import outcomes, summary
 
     if capabilities:
         _measure(algorithm)
         return
     found = []
-    request = Request(algorithm=algorithm, settings=settings, thorough=thorough is True)
+    request = CheckRequest(algorithm=algorithm, settings=settings, thorough=thorough is True)
     for outcome in outcomes(request, seconds=seconds, fast=thorough is False):
         found.append(outcome)
         if not as_json:

@@ -13,6 +13,7 @@ import torch
 
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
+from rlsdk.interfaces import plays_episodes
 from rlsdk.kernels import kernels_off
 from rlsdk.records import Report, Rollout
 from rlsdk_envs import AnySpaceEnv
@@ -87,7 +88,7 @@ def _counts(subject: Subject, name: str, value: int) -> Counts | None:
             given: dict[str, Any] = {name: value}
             agent = subject.agent(envs, **given)
             plan, algorithm = agent.parts.plan, agent.parts.algorithm
-            population = getattr(plan, "plays_episodes", False)
+            population = plays_episodes(plan)
             length = 1 if population else LENGTH if plan.unit == "steps" else UPDATES
             moves: list[tuple[str, float, int]] = []
 
@@ -292,7 +293,7 @@ def _stopped(subject: Subject, asked: int) -> tuple[list[int], int, bool]:
 
     with quietly(), kernels_off():
         agent = subject.agent(make_vec_env(lambda: subject.with_info(NotedEnv(subject, [])), 1))
-        if not agent.parts.plan.needs_environment or getattr(agent.parts.plan, "plays_episodes", False):
+        if not agent.parts.plan.needs_environment or plays_episodes(agent.parts.plan):
             raise NotApplicable("it collects no steps in environments")
         with recording(agent.parts.algorithm, updated):
             agent.learn(2 * LENGTH, LambdaCallback(on_step=step, on_report=lambda run, report: reports.append(report)))
@@ -326,7 +327,7 @@ def episodes_reported(subject: Subject) -> None:
     reports: list[Report] = []
     with quietly():
         agent = subject.agent(make_vec_env(lambda: subject.with_info(NotedEnv(subject, played)), 2))
-        if not agent.parts.plan.needs_environment or getattr(agent.parts.plan, "plays_episodes", False):
+        if not agent.parts.plan.needs_environment or plays_episodes(agent.parts.plan):
             raise NotApplicable("it collects no steps in environments")
         played.clear()
         agent.learn(4 * LENGTH, LambdaCallback(on_report=lambda run, report: reports.append(report)))
@@ -357,7 +358,7 @@ def progress_of_round(subject: Subject) -> None:
         after = reports[min(number, len(reports) - 1)].env_steps
         low, high = before / (4 * LENGTH), min(1.0, after / (4 * LENGTH))
         require(
-            low < progress <= high + 1e-6 or getattr(agent.parts.plan, "plays_episodes", False),
+            low < progress <= high + 1e-6 or plays_episodes(agent.parts.plan),
             f"an update after the steps {before + 1} to {after} of {4 * LENGTH} has progress {progress:.4g}, which is not"
             f" in ({low:.4g}, {high:.4g}]",
         )

@@ -384,9 +384,9 @@ def exploration(subject: Subject) -> None:
 
 def _random_share(agent: Agent, progress: float) -> float:
     """Return the share of random actions of the behavior policy after the share `progress` of the training."""
-    listener, policy = ability(agent.parts.algorithm, AlgorithmAbilities, "collected"), agent.parts.behavior_policy
-    assert listener is not None
-    listener.collected(1000 + int(1000 * progress), progress)
+    scheduled, policy = ability(agent.parts.algorithm, AlgorithmAbilities, "collected"), agent.parts.behavior_policy
+    assert scheduled is not None
+    scheduled.collected(1000 + int(1000 * progress), progress)
     seen, space = observations(agent, SEEN, seed=2), agent.context.action_space
     answers = [
         act_on(policy, seen, policy.initial_carry(SEEN), seed=3, deterministic=deterministic).action

@@ -310,9 +310,8 @@ def _nudge(found: Found, seed: int) -> None:
     for module in found.modules.values():
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            size = (
-                NUDGE if parameter.dim() > 1 else NUDGE / 10
-            )  # large biases would make one critic the smallest everywhere
+            # large biases would make one critic the smallest everywhere
+            size = NUDGE if parameter.dim() > 1 else NUDGE / 10
             parameter.add_(size * noise.to(parameter.device))
 
 

@@ -42,9 +42,8 @@ def _compare(what: str, agent: Agent) -> bool:
     tried = False
     for name, policy in acting_policies(agent):
         given = shortcut(policy, PolicyAbilities, "act_in_place", "act")
-        given = given and shortcut(
-            given, PolicyAbilities, "act_in_place", "rollout_act"
-        )  # an override is called instead
+        # an override is called instead
+        given = given and shortcut(given, PolicyAbilities, "act_in_place", "rollout_act")
         if given is not None and (prepare := given.act_in_place) is not None:
             tried |= _acts_alike(f"{what}: {name.removesuffix('act')}act_in_place()", prepare, policy, seen)
     return tried

@@ -9,7 +9,7 @@ import attrs
 
 from rlsdk.errors import PluginError, SettingsError, one_line
 from rlsdk_testing.kit import CheckResult, Clause, Crashes, result
-from rlsdk_testing.request import Request
+from rlsdk_testing.request import CheckRequest
 from rlsdk_testing.worker_process import Fault, WorkerProcess
 
 SECONDS = 60.0
@@ -30,7 +30,7 @@ MOST_LOST = 8
 class Isolated:
     """Checks clauses of one algorithm in a separate process, which is replaced if a clause ended it."""
 
-    def __init__(self, request: Request, package: str) -> None:
+    def __init__(self, request: CheckRequest, package: str) -> None:
         """`package`: the package of the plugin, whose files are named in messages."""
         self._request, self._package = request, package
         self._process: WorkerProcess | None = None

@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk import spaces
 from rlsdk.errors import PluginError, SettingsError, UnsupportedSpaceError, message_of, one_line, shown
-from rlsdk.interfaces import BuildContext
+from rlsdk.interfaces import BuildContext, plays_episodes
 from rlsdk.kernels import SLOTS, KernelChoice, kernels_of, kernels_off
 from rlsdk.math import explained_variance, greedy_target, quantile_huber, smooth_l1, taken_values
 from rlsdk.networks import (
@@ -45,9 +45,7 @@ from rlsdk.updates import (
     LossTerms,
     Minibatches,
     PolicyBatch,
-    evaluator_of,
-    policy_loss_of,
-    policy_steps_of,
+    policy_kernels,
 )
 from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing import import_state
@@ -68,9 +66,8 @@ from rlsdk_testing.subject import ACTIONS, Subject
 def import_is_free(subject: Subject) -> None:
     if subject.plugin.distribution == "registered":
         raise NotApplicable("registered in this process, not installed")
-    path = json.dumps(
-        [os.path.abspath(place) for place in map(str, sys.path)]
-    )  # an empty text is the working directory
+    # an empty text is the working directory
+    path = json.dumps([os.path.abspath(place) for place in map(str, sys.path)])
     command = [sys.executable, "-P", str(import_state.__file__), subject.plugin.qualified_id, path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
     require(done.returncode == 0, f"loading it in a fresh interpreter failed:\n{done.stderr}")
@@ -181,7 +178,7 @@ def claims_backed(subject: Subject) -> None:
         "action_noise": "action_noise" in names,
         "action_mask": spec.action_masks == "optional",
         "requires_action_mask": spec.action_masks == "required",
-        "parallel": getattr(small.parts.plan, "plays_episodes", False),
+        "parallel": plays_episodes(small.parts.plan),
     }
     own = [trait for trait in subject.manifest.traits if not trait.startswith("x-")]
     unknown = [trait for trait in own if trait not in context]
@@ -395,11 +392,8 @@ def _of_actor_and_critic() -> Numbers:
         old, value, advantage, target = (_normal(24, seed=seed) for seed in range(4))
         observation = Observation(seen, starts)
         rows = PolicyBatch(observation, action, 0.1 * old - 1.0, value, advantage, target, ((), ()), starts)
-        evaluator, loss, terms = (
-            evaluator_of(network, 24),
-            policy_loss_of(network),
-            LossTerms(0.2, None, 0.1, 0.5, True),
-        )
+        evaluator, loss, steps = policy_kernels(network, 24, hooked=False)
+        terms = LossTerms(0.2, None, 0.1, 0.5, True)
         rows = evaluator.prepared(rows)
         now, vjp = evaluator.evaluate(rows)
         yield from (("the log-probabilities", now.log_prob), ("the entropies", now.entropy), ("the values", now.value))
@@ -409,7 +403,7 @@ def _of_actor_and_critic() -> Numbers:
         yield "the means of the loss", means
         yield "the gradients of the loss", _gradients(optimizer, vjp, of_log_prob, cast("Tensor", of_entropy), of_value)
         for _ in range(3):
-            steps, following = policy_steps_of(evaluator, loss), optimizer.next_steps(1e-3, 0.5)
+            following = optimizer.next_steps(1e-3, 0.5)
             if steps is None or following is None or not steps(rows, Minibatches(), terms, following)[1]:
                 now, vjp = evaluator.evaluate(rows)
                 _gradients(optimizer, vjp, *cast("tuple[Tensor, ...]", loss(rows, now, terms)[1]))

@@ -14,6 +14,7 @@ from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import UnknownAttributeError
 from rlsdk.evaluation import run_episodes
+from rlsdk.interfaces import plays_episodes
 from rlsdk.records import Observation
 from rlsdk.spaces import Space, choices_of
 from rlsdk.tree import leaves, map_tensors
@@ -158,7 +159,7 @@ def randomness_from_generator(subject: Subject) -> None:
 )
 def samples_vary(subject: Subject) -> None:
     plan = subject.agent().parts.plan
-    if getattr(plan, "plays_episodes", False) or not plan.needs_environment:
+    if plays_episodes(plan) or not plan.needs_environment:
         raise NotApplicable(f"{subject.spec.id} does not explore by sampling actions")
     for space in action_spaces(subject):
         agent = _acting_on(subject, space)

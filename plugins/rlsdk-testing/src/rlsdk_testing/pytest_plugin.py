@@ -53,12 +53,12 @@ class Contract(pytest.Collector):
         """Yield one test for each clause."""
         from rlsdk.settings import parse_assignments
         from rlsdk_testing.kit import clauses
-        from rlsdk_testing.request import Request
+        from rlsdk_testing.request import CheckRequest
         from rlsdk_testing.running import checker
 
         settings = parse_assignments(self.config.getoption("--rlsdk-set"))
         thorough = bool(self.config.getoption("--rlsdk-thorough"))
-        self.checker = checker(Request(algorithm=self.name, settings=settings, thorough=thorough))
+        self.checker = checker(CheckRequest(algorithm=self.name, settings=settings, thorough=thorough))
         self.config.add_cleanup(self.checker.close)
         for clause in clauses():
             yield ClauseTest.from_parent(self, name=clause.id, clause=clause)

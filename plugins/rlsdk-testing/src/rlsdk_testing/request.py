@@ -1,4 +1,4 @@
-"""`Request` describes what to check, in a form that can be sent to another process."""
+"""`CheckRequest` describes what to check, in a form that can be sent to another process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlsdk_testing.declared import declared_bounds, declared_exceptions, declare
 
 
 @attrs.frozen(kw_only=True)
-class Request:
+class CheckRequest:
     """The algorithm to check, the settings of its agents, and whether to try more examples (`thorough`)."""
 
     algorithm: str
@@ -38,9 +38,9 @@ class Request:
             ) from None
 
     @staticmethod
-    def of_line(line: bytes) -> Request:
+    def of_line(line: bytes) -> CheckRequest:
         """Return the request from a line that `as_line` has made."""
-        return Request(**json.loads(line))
+        return CheckRequest(**json.loads(line))
 
 
 def require_settings(algorithm: str, settings: Mapping[str, object]) -> None:

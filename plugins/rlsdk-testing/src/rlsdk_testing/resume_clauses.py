@@ -13,6 +13,7 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
+from rlsdk.interfaces import plays_episodes
 from rlsdk.records import Report
 from rlsdk.settings import Constant, Linear, data_settings
 from rlsdk.tree import leaves
@@ -209,7 +210,7 @@ def _state(agent: Agent) -> dict[str, object]:
     """Return name -> copy of all state that later training depends on: the content of files, and samples of the buffer."""
     state = agent.training_state()
     found = dict(_flat({"policy": state["policy"], **state["training"]}))
-    if getattr(agent.parts.plan, "plays_episodes", False):  # which environment played the last episode has no effect
+    if plays_episodes(agent.parts.plan):  # which environment played the last episode has no effect
         found = {name: value for name, value in found.items() if not name.startswith("episodes/environments")}
     buffer = agent.parts.buffer
     if buffer is not None and len(buffer):

@@ -15,7 +15,7 @@ from rlsdk.registry import find
 from rlsdk_testing.isolation import Isolated
 from rlsdk_testing.kit import CheckResult, Clause, Crashes, clauses, named_clause, outcome_of, quick_clauses, result
 from rlsdk_testing.plugin_trial import require_loads
-from rlsdk_testing.request import Request, require_settings
+from rlsdk_testing.request import CheckRequest, require_settings
 from rlsdk_testing.strategies import thoroughly
 from rlsdk_testing.subject import package_of_kernels
 
@@ -23,7 +23,7 @@ from rlsdk_testing.subject import package_of_kernels
 class InProcess:
     """Checks clauses in this process, for debuggers and for algorithms that are registered in this process."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: CheckRequest) -> None:
         self._request, self._crashes = request, Crashes()
 
     def __enter__(self) -> InProcess:
@@ -41,7 +41,7 @@ class InProcess:
         """Do nothing: there is no process to end."""
 
 
-def checker(request: Request, *, isolate: bool = True) -> Isolated | InProcess:
+def checker(request: CheckRequest, *, isolate: bool = True) -> Isolated | InProcess:
     """Return the object that checks the clauses: in a separate process, or in this one.
 
     This process is used with `isolate=False`, and for algorithms that are registered in it.
@@ -60,7 +60,7 @@ def checker(request: Request, *, isolate: bool = True) -> Isolated | InProcess:
 
 
 def outcomes(
-    request: Request, *, seconds: float | None = None, isolate: bool = True, fast: bool = False
+    request: CheckRequest, *, seconds: float | None = None, isolate: bool = True, fast: bool = False
 ) -> Iterator[CheckResult]:
     """Check every clause, or those of a quick check if `fast`, and yield each result when it is known.
 
@@ -105,7 +105,7 @@ def run_checks(
         PluginError: there is no such algorithm, or it does not load. SettingsError: the algorithm refuses `settings`, or
             `seconds` is not above 0.
     """
-    request = Request(algorithm=algorithm, settings=settings or {}, thorough=thorough)
+    request = CheckRequest(algorithm=algorithm, settings=settings or {}, thorough=thorough)
     return list(outcomes(request, seconds=seconds, isolate=isolate))
 
 

@@ -18,7 +18,7 @@ from rlsdk.errors import RlsdkError
 from rlsdk_testing.child_process import end_with_parent
 from rlsdk_testing.import_state import changes, of_posix
 from rlsdk_testing.kit import CheckResult, broken, clauses, named_clause, outcome_of
-from rlsdk_testing.request import Request, require_settings
+from rlsdk_testing.request import CheckRequest, require_settings
 
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl: descendants whose parent ended become children of this process, so that they are found."""
@@ -64,7 +64,7 @@ def surroundings() -> dict[str, object]:
     }
 
 
-def _outcome(name: str, request: Request) -> CheckResult:
+def _outcome(name: str, request: CheckRequest) -> CheckResult:
     chosen = named_clause(name)
     try:
         return outcome_of(chosen, request.algorithm, request.settings)
@@ -73,11 +73,11 @@ def _outcome(name: str, request: Request) -> CheckResult:
 
 
 @contextlib.contextmanager
-def _prepared(line: bytes, answer: Any) -> Iterator[Request]:
+def _prepared(line: bytes, answer: Any) -> Iterator[CheckRequest]:
     """Load the plugin, import all modules and yield the request. If loading fails, answer the error and end the process."""
     from rlsdk_testing.strategies import thoroughly
 
-    request = Request.of_line(line)
+    request = CheckRequest.of_line(line)
     try:
         require_settings(request.algorithm, request.settings)
     except RlsdkError as error:

@@ -60,9 +60,8 @@ class Limit:
     def over(self) -> Fault | None:
         """Return a fault if the time is over; None before."""
         now, spent = time.monotonic(), self._spent()
-        if (
-            abs(spent - self._seen) > BUSY * IDLE
-        ):  # it also falls, where a process ends without a parent that waits for it
+        # it also falls, where a process ends without a parent that waits for it
+        if abs(spent - self._seen) > BUSY * IDLE:
             self._active, self._seen = now, spent
         waits, passed = now - self._active > min(IDLE, self._seconds), now - self._begin
         if passed > max(self._within, LEAST):

@@ -20,7 +20,7 @@ class TQC(Agent[TQCConfig]):
         "algorithm.critics", "The networks that predict quantiles of returns."
     )
     critic_target: ContinuousCritics | OwnCritics = part(
-        "algorithm.target.network", "The target network of the critics."
+        "algorithm.trained.target.network", "The target network of the critics."
     )
 
     @configured_by(TQCConfig)

@@ -27,6 +27,7 @@ def complete_agent(incomplete: str) -> list[str]:
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,  # `rlsdk --install-completion` completes these commands too
     rich_markup_mode=None,
     help="List, show and copy trained agents of installed packages such as rlsdk-zoo.",
 )

@@ -18,8 +18,8 @@ OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
 class Cloning:
     """Maximizes the likelihood of the recorded actions (Pomerleau 1989)."""
 
-    def __init__(self, policy: CloningPolicy, config: CloningConfig, memory: RecordedTransitions | None) -> None:
-        self.policy, self.config, self.memory = policy, config, memory
+    def __init__(self, policy: CloningPolicy, config: CloningConfig, recorded: RecordedTransitions | None) -> None:
+        self.policy, self.config, self.recorded = policy, config, recorded
         self.optimizer = FlatOptimizer(policy, "adam", config.learning_rate)
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
@@ -32,7 +32,7 @@ class Cloning:
 
     def _held_out(self, size: int) -> Metrics:
         """The loss of up to `size` transitions of held-out episodes; empty if there are none."""
-        episodes = None if self.memory is None else self.memory.held_out
+        episodes = None if self.recorded is None else self.recorded.held_out
         if episodes is None:
             return {}
         rows = episodes.transitions(torch.arange(min(size, episodes.steps)), gamma=1.0)
@@ -51,6 +51,6 @@ def build(context: BuildContext, config: CloningConfig) -> Parts:
     require_spaces(context, "Behavior cloning", actions=("Discrete", "Box"), observations=OBSERVATIONS)
     assert isinstance(context.action_space, Discrete | Box)
     policy = CloningPolicy(context.observation_space, context.action_space, config.hidden).to(context.device)
-    memory = config.dataset and RecordedTransitions(config.dataset, context, share=1.0 - config.held_out)
-    algorithm = Cloning(policy, config, memory)
-    return Parts(policy=policy, algorithm=algorithm, plan=OfflinePlan(config.batch_size), buffer=memory)
+    recorded = config.dataset and RecordedTransitions(config.dataset, context, share=1.0 - config.held_out)
+    algorithm = Cloning(policy, config, recorded)
+    return Parts(policy=policy, algorithm=algorithm, plan=OfflinePlan(config.batch_size), buffer=recorded)

@@ -74,7 +74,7 @@ def as_sequences(rollout: Rollout[tuple[()], Extras], gamma: float) -> Sequences
 class ReplayedRollouts:
     """The training loop: collect `n_steps` of every environment, make an update from them, then `replay_ratio` from replay."""
 
-    memory: SequenceReplay[tuple[()]]
+    buffer: SequenceReplay[tuple[()]]
     n_steps: int
     batch_size: int
     replay_ratio: int
@@ -88,7 +88,7 @@ class ReplayedRollouts:
         collector, parts = training.collector, training.parts
         while cursor.env_steps < training.end:
             rollout = collector.collect(parts.behavior_policy, self.n_steps)
-            self.memory.extend(rollout)
+            self.buffer.extend(rollout)
             steps = cursor.env_steps + len(rollout.steps.reward) * collector.num_envs
             metrics, updates = None, cursor.updates
             if len(rollout.steps.reward) == self.n_steps:
@@ -109,6 +109,6 @@ def build(context: BuildContext, config: VTraceConfig) -> Parts:
     assert isinstance(context.action_space, Discrete)
     policy = ActorCriticNetwork(context.observation_space, context.action_space, config.hidden).to(context.device)
     steps = ReplayBuffer(context, config.buffer_size, config.gamma)
-    memory = SequenceReplay[tuple[()]](steps, length=config.n_steps, extras={"log_prob": torch.zeros(())})
-    plan = ReplayedRollouts(memory, config.n_steps, config.batch_size, config.replay_ratio, config.gamma)
-    return Parts(policy=policy, algorithm=VTrace(policy, config), plan=plan, buffer=memory)
+    buffer = SequenceReplay[tuple[()]](steps, length=config.n_steps, extras={"log_prob": torch.zeros(())})
+    plan = ReplayedRollouts(buffer, config.n_steps, config.batch_size, config.replay_ratio, config.gamma)
+    return Parts(policy=policy, algorithm=VTrace(policy, config), plan=plan, buffer=buffer)
