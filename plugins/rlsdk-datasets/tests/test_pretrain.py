@@ -33,6 +33,8 @@ DISCRETE: dict[str, dict[str, Any]] = {
     "bc": {},
     "dqn": LARGE_MEMORY,
     "qrdqn": LARGE_MEMORY,
+    "pqn": {},
+    "discrete-sac": LARGE_MEMORY,
     "ars": {"policy": "LinearPolicy"},
 }
 CONTINUOUS: dict[str, dict[str, Any]] = {
