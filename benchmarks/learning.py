@@ -33,7 +33,7 @@ PAGE, SEEDS_PAGE = ROOT / "docs" / "results.md", ROOT / "docs" / "results-by-see
 BEGIN, END = "<!-- measured by python -m benchmarks.learning -->\n", "<!-- end of results -->"
 FAMILIES = {
     "Policy gradients": ("ppo", "a2c", "trpo", "maskable-ppo", "recurrent-ppo", "acktr", "acer"),
-    "Q-learning": ("dqn", "qrdqn"),
+    "Q-learning": ("dqn", "qrdqn", "discrete-sac", "pqn"),
     "Continuous control with a replay buffer": ("sac", "td3", "tqc", "crossq", "ddpg"),
     "Random search": ("ars",),
     "Imitation": ("gail",),

@@ -20,7 +20,7 @@ from rlsdk.networks.action_heads import (
 )
 from rlsdk.networks.actor_critic import ActorCritic, Torso
 from rlsdk.networks.critics import OutputColumns, own_network
-from rlsdk.networks.encoders import build_encoder, features_dim, uses_nature_cnn
+from rlsdk.networks.encoders import build_encoder, features_dim, named, uses_nature_cnn
 from rlsdk.networks.layers import mlp, orthogonal
 from rlsdk.networks.recurrent import LinearMemory, NoMemory, build_memory, own_memory
 from rlsdk.settings.actor_critic import ActorCriticConfig, RecurrentConfig, widths
@@ -64,6 +64,7 @@ def build_actor_critic(
     networks = config.policy_kwargs
     if not use_sde:
         _require_plain_noise(networks)
+    head = _own_head(networks, head, use_sde=use_sde)
     if networks.actor_class is not None or networks.critic_class is not None:
         require_no_latent(memory=memory is not None, use_sde=use_sde, head=head is not None)
         return build_own_actor_critic(context, config.policy, networks).to(context.device)
@@ -94,6 +95,23 @@ def build_actor_critic(
     if networks.ortho_init:
         _initialize(network)
     return network.to(context.device)
+
+
+def _own_head(
+    networks: ActorCriticConfig, head: Callable[[Space, int], nn.Module] | None, *, use_sde: bool
+) -> Callable[[Space, int], nn.Module] | None:
+    """The maker of the head: that of `action_distribution` if it is set, else `head`.
+
+    Raises:
+        SettingsError: the algorithm has its own head or state-dependent noise, or no package has a distribution of the name.
+    """
+    chosen = networks.action_distribution
+    if chosen is not None and (head is not None or use_sde):
+        what = "use_sde = true" if use_sde else "the algorithm"
+        raise SettingsError(f"{what} has its own distribution of actions; leave action_distribution out")
+    if chosen is None:
+        return head
+    return cast("Callable[..., nn.Module]", named("distributions", chosen, "policy_kwargs.action_distribution"))
 
 
 def _memories(

@@ -369,6 +369,10 @@ def _critics(
 ) -> ContinuousCritics | OwnCritics:
     """Build `n_critics` critics; `default` are the hidden layers without `net_arch`."""
     networks, size = config.policy_kwargs, actor.scale.size
+    if networks.subset_size is not None and networks.subset_size > networks.n_critics:
+        raise SettingsError(
+            f"subset_size = {networks.subset_size} of n_critics = {networks.n_critics}; raise n_critics"
+        )
     if networks.critic_class is not None:
         return own_critics(context, networks, size, outputs)
     # after the actor, because the order of construction is that of the random numbers

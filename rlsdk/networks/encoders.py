@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 from torch.nn.parameter import UninitializedParameter
 
-from rlsdk.errors import RlsdkError, SettingsError, UnsupportedSpaceError, one_line
+from rlsdk.errors import PluginError, RlsdkError, SettingsError, UnsupportedSpaceError, message_of, one_line
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import KernelSlot, factory
 from rlsdk.kernels.protocol import has_parameters
 from rlsdk.records import Features
+from rlsdk.registry.loading import extension
 from rlsdk.settings.actor_critic import NetworkConfig
 from rlsdk.spaces import (
     Box,
@@ -314,6 +315,18 @@ LONGEST = 300
 """The maximum number of characters of a user's error in an error of rlsdk."""
 
 
+def named(hook: str, given: str | Callable[..., object], what: str) -> Callable[..., object]:
+    """Return what a package offers by the name `given`; a class or function is returned unchanged. `what` is for the error.
+
+    Raises:
+        SettingsError: no package offers the name, or more than one, or the package cannot be used.
+    """
+    try:
+        return extension(hook, given) if isinstance(given, str) else given
+    except PluginError as error:
+        raise SettingsError(f"{what}: {message_of(error)}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class UserClass:
     """A class, or a function that makes a module, from a user's settings."""
@@ -322,13 +335,14 @@ class UserClass:
     """The id of the algorithm, for errors; may be empty."""
     setting: str
     """The name of the setting in `policy_kwargs`; it ends with `_class`."""
-    kind: Callable[..., nn.Module]
+    kind: str | Callable[..., nn.Module]
+    """A name is that of the hook `networks` of a package."""
     arguments: Mapping[str, object]
 
     def __str__(self) -> str:
         """The algorithm, the setting and the class, for errors."""
         where = f"{self.algorithm}: policy_kwargs.{self.setting}" if self.algorithm else f"policy_kwargs.{self.setting}"
-        return f"{where} {getattr(self.kind, '__name__', repr(self.kind))}"
+        return f"{where} {self.kind if isinstance(self.kind, str) else getattr(self.kind, '__name__', repr(self.kind))}"
 
     def build(self, **first: object) -> nn.Module:
         """Create the module with the values of `first`, in order, and the user's arguments.
@@ -336,9 +350,10 @@ class UserClass:
         Raises:
             SettingsError: the class takes other arguments, raises an error, or makes no module.
         """
+        kind = named("networks", self.kind, str(self))
         called = f"it is called with ({', '.join(first)}) and {self.setting.removesuffix('class')}kwargs {dict(self.arguments)}"
         with self.errors(f"{self} cannot be made", called):
-            module: object = self.kind(*first.values(), **self.arguments)
+            module: object = kind(*first.values(), **self.arguments)
         if not isinstance(module, nn.Module):
             raise SettingsError(f"{self} must give a torch.nn.Module, not {type(module).__name__}; {called}")
         return module

@@ -84,6 +84,22 @@ def kernels() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body
 
 
 @hookspec(firstresult=True)
+def networks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return name -> class or function that makes a torch module, for the settings of `policy_kwargs` that end with `_class`.
+
+    Each is called as the setting describes. A file stores the name, so such an agent is loaded without `custom_objects`.
+    """
+
+
+@hookspec(firstresult=True)
+def distributions() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return name -> function (action space, width of the latent) that makes an action head, for `action_distribution`.
+
+    `rlsdk.networks.build_actor_critic` describes heads. They raise an `RlsdkError` for other action spaces.
+    """
+
+
+@hookspec(firstresult=True)
 def preset_files() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Return file suffix, such as `.yml` -> function (path, spec of an algorithm, environment id) that reads a `Preset`.
 

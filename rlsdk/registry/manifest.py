@@ -115,6 +115,8 @@ HOOKS = (
     "vectorizers",
     "wrappers",
     "kernels",
+    "networks",
+    "distributions",
 )
 """Fields that list names. The hook of the same name returns what they name, see `rlsdk.registry.hooks`."""
 EXTENSIONS = (*HOOKS, *CALLED)
@@ -212,6 +214,10 @@ class Manifest:
     """Names of the functions for `make_vec_env(vectorization=NAME)` that the plugin's hook `vectorizers` returns."""
     wrappers: tuple[str, ...] = ()
     """Names of the wrappers of environments that the plugin's hook `wrappers` returns."""
+    networks: tuple[str, ...] = ()
+    """Names of the modules that the plugin's hook `networks` returns, for settings such as `critic_class`."""
+    distributions: tuple[str, ...] = ()
+    """Names of the action heads that the plugin's hook `distributions` returns, for `action_distribution`."""
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(name, (`package.module:function`, summary, example)) of commands for `rlsdk NAME`. In the file a table of lists. The
     function is one that Typer accepts, or a `typer.Typer` with commands of its own. A call of the command imports it."""

@@ -18,9 +18,11 @@ from rlsdk.errors import printable
 
 COLORS = re.compile("\x1b\\[[0-9;]*m")
 """The escape codes that set colors in a terminal."""
-MARKS = re.compile(r"\A(?P<red>error: )|\A(?P<yellow>warning: )")
+MARK = re.compile(r"\A(?P<red>error: )|\A(?P<yellow>warning: )")
 PAGE = re.compile(r"^(?P<bold>Usage:|\S.*:$)|(?<=^  )(?P<cyan>-[^\s,]+(?:(?:, | / )-[^\s,]+)*|\S+(?=  ))", re.MULTILINE)
 """On the page of a command: titles, and the names of options, arguments and commands."""
+STYLED = {"error": MARK, "warning": MARK, "Usage": PAGE}
+"""First word of a text -> what has a style in it."""
 STYLES: Mapping[str | None, str] = {"red": "1;31", "yellow": "33", "bold": "1", "cyan": "36"}
 STREAM_ERRORS = (OSError, ValueError, AttributeError, RuntimeError)
 """The errors that printing raises when the stream is closed, full or missing, or when a signal interrupts it."""
@@ -125,14 +127,11 @@ class PrintableStream:
         with self._name_in_errors():
             # A terminal with an ASCII encoding would raise UnicodeEncodeError for a name in a file or manifest.
             plain = printable(text).encode(encoding, "backslashreplace").decode(encoding)
-            if plain.startswith(("Usage: ", "error: ", "warning: ")) and self._shows_colors():
-                pattern = PAGE if plain.startswith("Usage: ") else MARKS
+            pattern = STYLED.get(plain[:9].partition(": ")[0])
+            if pattern is not None and self.unescaped.isatty() and not os.environ.get("NO_COLOR"):
                 plain = pattern.sub(lambda part: f"\x1b[{STYLES[part.lastgroup]}m{part[0]}\x1b[0m", plain)
             self.unescaped.write(plain)
         return len(text)
-
-    def _shows_colors(self) -> bool:
-        return self.unescaped.isatty() and not os.environ.get("NO_COLOR")
 
     def flush(self) -> None:
         with self._name_in_errors():

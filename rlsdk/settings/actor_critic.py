@@ -54,15 +54,16 @@ def as_features_extractor(value: object) -> object:
 
 
 def as_module_class(value: ValueT) -> ValueT:
-    """Check a class or function that makes a torch module, or None.
+    """Check a class or function that makes a torch module, the name of one that a package offers, or None.
 
-    Files store only its name, so it must be given again when the agent is loaded.
+    Files store only the name of a class, so it must be given again when the agent is loaded. Names need not be.
     """
     # A table is what a file stores of a class; loading asks for the class itself.
-    if value is None or callable(value) or isinstance(value, Mapping):
+    if value is None or callable(value) or isinstance(value, Mapping | str):
         return value
     raise SettingsError(
-        f"{value!r} is not a class; give a class derived from torch.nn.Module, or a function that makes one"
+        f"{value!r} is not a class; give a class derived from torch.nn.Module, a function that makes one, or a name"
+        " such as 'mlp' of rlsdk-networks"
     )
 
 
@@ -208,6 +209,15 @@ class ActorAndCriticsConfig(NetworkConfig):
 
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(default=None, converter=as_net_arch)
     n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
+    subset_size: int | None = attrs.field(
+        default=None,
+        validator=in_range(1),
+        metadata=described(
+            "random critics that make the target in an update (REDQ); an actor of SAC and CrossQ maximizes the mean"
+            " value then, not the smallest; none = every critic",
+            source="arXiv:2101.05982",
+        ),
+    )
     share_features_extractor: bool = attrs.field(
         default=False,
         metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),
@@ -261,6 +271,14 @@ class ActorCriticConfig(NetworkConfig):
     )
     share_features_extractor: bool = attrs.field(
         default=True, metadata=described("actor and critic share one features extractor")
+    )
+    action_distribution: str | Callable[..., object] | None = attrs.field(
+        default=None,
+        converter=as_module_class,
+        metadata=described(
+            "distribution of actions: a name of a package, such as 'beta' of rlsdk-networks, or a function (action space,"
+            " width) that makes an action head; none = that of the action space"
+        ),
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class)
     actor_kwargs: Mapping[str, object] = attrs.field(factory=dict, validator=arguments_of_class)

@@ -257,6 +257,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
         "target_update_interval",
         "target_entropy",
         "sde_sample_freq",
+        "policy_delay",
     )
 
     ent_coef: str | float = attrs.field(
@@ -290,6 +291,12 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
             " the action space",
             examples=((-0.5, 0.5), (0.25, 0.75)),
         ),
+    )
+    policy_delay: int = attrs.field(
+        default=1,
+        kw_only=True,
+        validator=in_range(1),
+        metadata=described("updates of the critics per update of actor and ent_coef"),
     )
     policy_kwargs: SoftActorCriticNetworkConfig = attrs.field(
         factory=SoftActorCriticNetworkConfig, converter=_soft_networks, kw_only=True

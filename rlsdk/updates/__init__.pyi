@@ -11,6 +11,7 @@ from rlsdk.updates.continuous import DeterministicActorCritic as DeterministicAc
 from rlsdk.updates.continuous import EntropyCoefficient as EntropyCoefficient
 from rlsdk.updates.continuous import SoftActorCritic as SoftActorCritic
 from rlsdk.updates.continuous import TargetNetwork as TargetNetwork
+from rlsdk.updates.continuous import random_subset as random_subset
 from rlsdk.updates.minibatches import PolicyBatch as PolicyBatch
 from rlsdk.updates.minibatches import in_order as in_order
 from rlsdk.updates.minibatches import policy_batch as policy_batch

@@ -19,18 +19,27 @@ from rlsdk.kernels.factory import graphed
 from rlsdk.kernels.protocol import Learned
 from rlsdk.math.values import clipped_double_q, squared_error, td_error
 from rlsdk.networks.continuous import DeterministicActor, SquashedActor, smoothed
-from rlsdk.networks.critics import ContinuousCritics, OwnCritics
+from rlsdk.networks.critics import ContinuousCritics, OwnCritics, mean_value
 from rlsdk.networks.layers import architecture, has_train_mode
 from rlsdk.records import Metrics, Observation, Transitions
 from rlsdk.runtime.process import count_in
 from rlsdk.settings.action_noise import require_noise_stays
-from rlsdk.settings.actor_critic import NetworkConfig
+from rlsdk.settings.actor_critic import ActorAndCriticsConfig, NetworkConfig
 from rlsdk.settings.off_policy import DeterministicSettings, SoftActorCriticConfig, parse_entropy_coefficient
 from rlsdk.updates.optimizer import FlatOptimizer
 
 ConfigT = TypeVar("ConfigT", bound=SoftActorCriticConfig)
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
+
+
+Chosen = Tensor | None
+"""The indices of the critics that make the target, int64 [M]; None: all."""
+
+
+def random_subset(networks: ActorAndCriticsConfig, generator: Generator) -> Tensor:
+    """Draw the indices of `subset_size` critics, int64 [M]: arXiv:2101.05982, algorithm 1."""
+    return torch.randperm(networks.n_critics, generator=generator, device=generator.device)[: networks.subset_size]
 
 
 class SoftActorCritic(Generic[ConfigT]):
@@ -92,8 +101,11 @@ class SoftActorCritic(Generic[ConfigT]):
         rate, shape = self.config.learning_rate(1.0 - progress), (2, len(batch.reward), self.actor.scale.size)
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
+        networks = self.config.policy_kwargs
+        chosen = None if networks.subset_size is None else random_subset(networks, self.generator)
         moves_target = trained.updates % self.config.target_update_interval == 0
-        metrics, trained.td_error = self._learn((batch, noise), rate, moves_target)
+        trains_actor = (trained.updates + 1) % self.config.policy_delay == 0
+        metrics, trained.td_error = self._learn((batch, noise, chosen), rate, moves_target, trains_actor)
         trained.updates += 1
         # reading a number waits for a GPU, so not after every update
         if self.entropy.learned and trained.updates % UPDATES_BETWEEN_CHECKS == 0:
@@ -101,7 +113,9 @@ class SoftActorCritic(Generic[ConfigT]):
         return metrics
 
     @graphed("updates", "td_error", "warned")
-    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, moves_target: bool) -> Learned:
+    def _learn(
+        self, inputs: tuple[Transitions, Tensor, Chosen], rate: float, moves_target: bool, trains_actor: bool
+    ) -> Learned:
         """Learn from N transitions; `noise` [2, N, A] is for two evaluations of the actor. Returns metrics and TD errors."""
         # For SAC and a learned alpha, this makes one step of each optimizer along the gradient of these losses. Kernels
         # compute them (`evaluate`, and `loss` of the objective); the contract clause `formula.reference` compares both:
@@ -110,15 +124,20 @@ class SoftActorCritic(Generic[ConfigT]):
         #   entropy_loss = -log_alpha * (log_pi.detach() + target_entropy).mean()    # arXiv:1812.05905, eq. 17
         #   critic_loss = 0.5 * (critics(s, action) - y.detach()).square().mean(1).sum()    # eq. 5
         #   actor_loss = (alpha * log_pi - critics(s, a).amin(0)).mean()    # eq. 9
-        (batch, noise), actor, critics, trained = inputs, self.actor, self.critics, self.trained
+        (batch, noise, chosen), actor, critics, trained = inputs, self.actor, self.critics, self.trained
         seen, scale = batch.observation.features, actor.scale
-        (action, log_prob), vjp = actor.evaluate(actor.encoder(seen), noise[0])
-        # the target and the actor's loss use alpha as it was before its own step, as the peers do
-        alpha, metrics = self.entropy.update(log_prob, rate)
+        if trains_actor:
+            (action, log_prob), vjp = actor.evaluate(actor.encoder(seen), noise[0])
+            # the target and the actor's loss use alpha as it was before its own step, as the peers do
+            alpha, metrics = self.entropy.update(log_prob, rate)
+        else:
+            alpha = self.entropy.value
+            metrics = {"train/ent_coef": alpha}
         with torch.no_grad():
             observation, target = batch.next_observation.features, trained.target.network
             (next_action, next_log_prob), _ = actor.evaluate(actor.encoder(observation), noise[1])
             next_values, _ = target.evaluate(target.encoder(observation), next_action)
+            next_values = next_values if chosen is None else next_values[chosen]
             wanted = self.objective.target(next_values, next_log_prob, alpha, batch)
         # the actor's loss alone trains an encoder that both share
         with torch.set_grad_enabled(not trained.shared):
@@ -128,18 +147,21 @@ class SoftActorCritic(Generic[ConfigT]):
         trained.optimizer.zero_grad()
         critic_vjp(critic_grad)
         trained.optimizer.step(rate)
-        # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
-        with torch.no_grad():
-            features = critics.encoder(seen)
-        value, grad = critics.action_gradient(features, action, self.objective.actor_value)
-        trained.actor_optimizer.zero_grad()
-        vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
-        trained.actor_optimizer.step(rate)
+        if trains_actor:
+            # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
+            with torch.no_grad():
+                features = critics.encoder(seen)
+            value_of = self.objective.actor_value if chosen is None else mean_value
+            value, grad = critics.action_gradient(features, action, value_of)
+            trained.actor_optimizer.zero_grad()
+            vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
+            trained.actor_optimizer.step(rate)
+            metrics = {"train/actor_loss": alpha * log_prob.mean() - value, **metrics}
         if moves_target:
             trained.target.update(self.config.tau)
         # errors are for priorities, which only batches with importance weights have
         error = None if batch.weight is None else td_error(values, wanted)
-        return {"train/critic_loss": critic_loss, "train/actor_loss": alpha * log_prob.mean() - value, **metrics}, error
+        return {"train/critic_loss": critic_loss, **metrics}, error
 
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
@@ -290,11 +312,13 @@ class DeterministicActorCritic:
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
         trains_actor = trained.updates % self.config.policy_delay == 0
-        metrics, trained.td_error = self._learn((batch, noise), rate, trains_actor)
+        networks = self.config.policy_kwargs
+        chosen = None if networks.subset_size is None else random_subset(networks, self.generator)
+        metrics, trained.td_error = self._learn((batch, noise, chosen), rate, trains_actor)
         return metrics
 
     @graphed("updates", "td_error")
-    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, trains_actor: bool) -> Learned:
+    def _learn(self, inputs: tuple[Transitions, Tensor, Chosen], rate: float, trains_actor: bool) -> Learned:
         """Train the critics, and perhaps the actor, on N transitions, given noise [N, A]; returns metrics and TD errors."""
         # One step of each optimizer along the gradient of these losses (arXiv:1802.09477, algorithm 1). Kernels compute
         # them (`evaluate`); the contract clause `formula.reference` of TD3 compares both:
@@ -302,8 +326,8 @@ class DeterministicActorCritic:
         #   y = r + discount * target_critics(s_next, a_next).amin(0)    # eq. 10
         #   critic_loss = (critics(s, action) - y).square().mean(1).sum()
         #   actor_loss = -critics(s, actor(s))[0].mean()    # only every `policy_delay` updates
-        (batch, noise), actor, critics, trained = inputs, self.actor, self.critics, self.trained
-        wanted = self._target(batch, noise)
+        (batch, noise, chosen), actor, critics, trained = inputs, self.actor, self.critics, self.trained
+        wanted = self._target(batch, noise, chosen)
         # the actor's loss alone trains an encoder that both share
         with torch.set_grad_enabled(not trained.shared):
             features = critics.encoder(batch.observation.features)
@@ -325,7 +349,7 @@ class DeterministicActorCritic:
         return metrics, None if batch.weight is None else td_error(values, wanted)
 
     @torch.no_grad()
-    def _target(self, batch: Transitions, noise: Tensor) -> Tensor:
+    def _target(self, batch: Transitions, noise: Tensor, chosen: Chosen) -> Tensor:
         """The targets y [N, 1] = r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
         config, observation = self.config, batch.next_observation.features
         actor, critics = self.actor_target.network, self.trained.target.network
@@ -333,6 +357,7 @@ class DeterministicActorCritic:
         action, _ = actor.evaluate(actor.encoder(observation))
         action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)
         values, _ = critics.evaluate(critics.encoder(observation), action)
+        values = values if chosen is None else values[chosen]
         # a bonus of 0: TD3 has no entropy term
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
 

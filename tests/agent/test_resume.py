@@ -124,6 +124,14 @@ CASES: dict[str, tuple[str, Any, int, int, dict[str, Any]]] = {
         {**REPLAY, "batch_size": 16, "policy": "MultiInputPolicy", "replay_buffer_class": "hindsight"},
     ),
     "qrdqn": ("qrdqn", "CartPole-v1", 300, 200, {**REPLAY, "batch_size": 16}),
+    "discrete-sac": (
+        "discrete-sac",
+        "CartPole-v1",
+        300,
+        200,
+        {**REPLAY, "batch_size": 16, "n_steps": 3, "target_entropy_scale": "lin_0.9"},
+    ),
+    "pqn": ("pqn", "CartPole-v1", 512, 256, {"n_steps": 64, "batch_size": 32, "normalize": True}),
     "qrdqn-images": (
         "qrdqn",
         lambda: FakeImageEnv(36, 1, action_space=gym.spaces.Discrete(3)),

@@ -105,8 +105,8 @@ BUGS = (
         algorithm="tqc",
         kind="seeds",
         file=UPDATE,
-        old="noise = torch.randn(shape, generator=self.generator, device=self.generator.device)\n        moves_target",
-        new="noise = torch.randn(shape, device=self.generator.device)\n        moves_target",
+        old="noise = torch.randn(shape, generator=self.generator, device=self.generator.device)\n        networks",
+        new="noise = torch.randn(shape, device=self.generator.device)\n        networks",
     ),
     Bug(
         id="action-noise-goes-on-in-the-next-episode",
@@ -145,7 +145,7 @@ BUGS = (
         algorithm="tqc",
         kind="targets",
         file=f"{PLUGIN}/config.py",
-        old="return networks.n_critics * (networks.n_quantiles - self.top_quantiles_to_drop_per_net)",
-        new="return networks.n_critics * networks.n_quantiles - self.top_quantiles_to_drop_per_net",
+        old="(\n            networks.n_quantiles - self.top_quantiles_to_drop_per_net\n        )",
+        new="networks.n_quantiles - self.top_quantiles_to_drop_per_net",
     ),
 )

@@ -216,6 +216,7 @@ NOT_ENTRANCES = {
     "rlsdk.agent.SafetensorsSerializer.load": "reads tensors and JSON of a file",
     "rlsdk.interfaces.ability": "its name is that of a method",
     "rlsdk.interfaces.shortcut": "its name is that of a method",
+    "rlsdk.interfaces.plays_episodes": "asks the plan of an agent that was built",
     "rlsdk.runs.RunDirectory": "a record",
     "rlsdk.runs.RunRequest": "a record, see rlsdk.runs.run",
     "rlsdk.runs.environment_of": "takes the spec of an algorithm that was loaded",

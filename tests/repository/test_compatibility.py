@@ -13,6 +13,7 @@ from packaging.version import Version
 
 import rlsdk
 from rlsdk.registry import discovery
+from tests.tables import in_one_test
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted(path.parents[2] for path in ROOT.glob("*/rlsdk-*/src/*/rlsdk.toml"))
@@ -31,6 +32,7 @@ def constraints(name: str) -> dict[str, str]:
     return {package: version for package, _, version in lines}
 
 
+@in_one_test
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
 def test_the_registry_and_pip_accept_the_same_cores(folder: Path, core: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ DISCRETE: dict[str, dict[str, Any]] = {
     "cql": {},
     "dqn": LARGE_MEMORY,
     "qrdqn": LARGE_MEMORY,
+    "pqn": {},
+    "discrete-sac": LARGE_MEMORY,
     "ars": {"policy": "LinearPolicy"},
 }
 CONTINUOUS: dict[str, dict[str, Any]] = {

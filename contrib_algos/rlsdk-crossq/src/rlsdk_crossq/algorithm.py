@@ -8,12 +8,12 @@ from torch import Generator, Tensor
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import State
 from rlsdk.math import clipped_double_q, half_squared_error, td_error
-from rlsdk.networks import ContinuousCritics, OwnCritics, SquashedActor
+from rlsdk.networks import ContinuousCritics, OwnCritics, SquashedActor, mean_value
 from rlsdk.records import Features, Metrics, Observation, Transitions
 from rlsdk.runtime import count_in
 from rlsdk.settings import require_noise_stays
 from rlsdk.tree import map_tensors
-from rlsdk.updates import EntropyCoefficient, FlatOptimizer
+from rlsdk.updates import EntropyCoefficient, FlatOptimizer, random_subset
 from rlsdk_crossq.config import CrossQConfig
 from rlsdk_crossq.layers import batch_statistics
 
@@ -114,6 +114,8 @@ class CrossQUpdate:
         with batch_statistics(critics):
             every, vjp = critics.evaluate(features, action)
         values, next_values = every[:, :rows], every[:, rows:]
+        if self.config.policy_kwargs.subset_size is not None:
+            next_values = next_values[random_subset(self.config.policy_kwargs, self.generator)]
         wanted = clipped_double_q(next_values, -alpha * next_log_prob, batch.reward, batch.discount)
         loss, grad = half_squared_error(values, wanted, weight=batch.weight)
         self.optimizer.zero_grad()
@@ -136,7 +138,9 @@ class CrossQUpdate:
         alpha, metrics = self.entropy.update(log_prob, rate)
         with torch.no_grad():
             features = critics.encoder(seen)
-        value, grad = critics.action_gradient(features, action, _mean_of_smallest)
+        # with `subset_size` the mean of all critics: their minimum would be too pessimistic (arXiv:2101.05982)
+        value_of = _mean_of_smallest if self.config.policy_kwargs.subset_size is None else mean_value
+        value, grad = critics.action_gradient(features, action, value_of)
         self.actor_optimizer.zero_grad()
         vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))
         self.actor_optimizer.step(rate)

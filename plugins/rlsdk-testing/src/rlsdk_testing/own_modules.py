@@ -9,6 +9,10 @@ from gymnasium.spaces import Space
 from gymnasium.spaces.utils import flatdim
 from torch import Tensor, nn
 
+from rlsdk.interfaces import Distribution
+from rlsdk.networks import build_action_head
+from rlsdk.spaces import Space as RlsdkSpace
+
 
 class OwnNetwork(nn.Module):
     """A network from preprocessed observations, a tensor [N, ..], to outputs [N, output_dim]."""
@@ -50,11 +54,37 @@ class OwnExtractor(nn.Module):
         return found
 
 
+class OwnHead(nn.Module):
+    """An action head: that of the SDK for the space, on smaller features."""
+
+    def __init__(self, space: RlsdkSpace, latent: int) -> None:
+        super().__init__()
+        self.head = build_action_head(space, latent)
+
+    def forward(self, latent: Tensor, mask: Tensor | None) -> Distribution:
+        """Return the distribution of actions for latent features [N, F] and allowed choices [N, M]."""
+        found: Distribution = self.head(0.5 * latent, mask)
+        return found
+
+    def to_environment(self, action: object) -> object:
+        """Convert actions [N, ..] to environment units."""
+        return self._by_the_sdk("to_environment", action)
+
+    def from_environment(self, action: object) -> object:
+        """Convert environment units [N, ..] to actions."""
+        return self._by_the_sdk("from_environment", action)
+
+    def _by_the_sdk(self, method: str, action: object) -> object:
+        found: object = getattr(self.head, method)(action)
+        return found
+
+
 OF_THE_SDK: Mapping[str, tuple[object, ...]] = {
     "actor_class": (OwnNetwork,),
     "actor_kwargs": ({"width": 3},),
     "critic_class": (OwnNetwork, OwnCritic),
     "critic_kwargs": ({"width": 3},),
+    "action_distribution": (OwnHead,),
     "network_class": (OwnNetwork,),
     "network_kwargs": ({"width": 3},),
     "features_extractor_class": (OwnExtractor, "FlattenExtractor", "NatureCNN"),

@@ -72,6 +72,8 @@ class TQCConfig(SoftActorCriticConfig):
 
     @property
     def kept_quantiles(self) -> int:
-        """How many atoms of all critics together stay in the target."""
+        """How many atoms of the critics that make the target, together, stay in it."""
         networks = self.policy_kwargs
-        return networks.n_critics * (networks.n_quantiles - self.top_quantiles_to_drop_per_net)
+        return (networks.subset_size or networks.n_critics) * (
+            networks.n_quantiles - self.top_quantiles_to_drop_per_net
+        )
