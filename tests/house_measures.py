@@ -243,11 +243,11 @@ class Bound:
 
 
 BOUNDS = {
-    "SLOC of the core": Bound(21895, 20000),
+    "SLOC of the core": Bound(21894, 20000),
     "files of the core": Bound(145, 160),
-    "SLOC of all packages": Bound(49714, 44000),
+    "SLOC of all packages": Bound(49712, 44000),
     "core files under 40 SLOC": Bound(2, 10),
-    "import lines of the core": Bound(2200, 1800),
+    "import lines of the core": Bound(2195, 1800),
     "comment lines per 100 SLOC": Bound(4.2, 4, at_least=True),
     "Protocols": Bound(51, 60),
     "modules in import cycles": Bound(0, 0),
@@ -271,8 +271,8 @@ ENTERED = dict(
         (
             ((84, 37, 32), (80, 22, 25)),
             ((99, 32, 30), (85, 22, 25)),
-            ((249, 59, 48), (150, 40, 30)),
-            ((266, 66, 58), (160, 45, 61)),
+            ((247, 59, 47), (150, 40, 30)),
+            ((264, 66, 57), (160, 45, 61)),
             ((758, 103, 98), (600, 110, 107)),
         ),
         strict=True,
