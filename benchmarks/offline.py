@@ -6,6 +6,7 @@ again
 Half of the episodes of a data set are those of random actions, the other half those of a weak agent. All learners have the
 same networks, batches, learning rates and numbers of updates. Returns are means over 20 deterministic episodes. A score is 0
 for random actions and 100 for an agent of rlsdk-zoo. Each seed of the learners has a separate recording.
+IQL then continues in the environment for 5,000 steps.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ RECORDER_SEED = 10
 UPDATES = 6_000
 NETWORKS, BATCH, TAU = {"net_arch": [64, 64]}, 128, 0.02
 LEARNERS = ("bc", "td3-bc", "iql", "cql")
+TUNED, TUNING_STEPS = "iql, then fine-tuned", 5_000
+"""The row of an IQL agent that continues in the environment, and its number of environment steps there."""
 
 
 @dataclass(frozen=True)
@@ -120,16 +123,28 @@ def measure(rows: Rows, env: str, seed: int, folder: Path) -> None:
     """Measure the recorded episodes, and all learners that can act in the environment."""
     continuous = isinstance(gymnasium.make(env).action_space, gymnasium.spaces.Box)
     learners = [each for each in LEARNERS if continuous or each != "td3-bc"]
-    if all(rows.has(env, each, seed, UPDATES) for each in ("recorded", *learners)):
+    if all(rows.has(env, each, seed, UPDATES) for each in ("recorded", *learners, TUNED)):
         return
     data, mean = record(env, seed, folder)
     if not rows.has(env, "recorded", seed, UPDATES):
         rows.add((env, "recorded", seed, UPDATES, mean))
     for learner in learners:
-        if rows.has(env, learner, seed, UPDATES):
+        is_tuned = learner != "iql" or rows.has(env, TUNED, seed, UPDATES)
+        if rows.has(env, learner, seed, UPDATES) and is_tuned:
             continue
         agent = rlsdk.make(learner, env=None, dataset=Dataset.at(data), seed=seed, **settings_of(learner, env))
-        rows.add((env, learner, seed, UPDATES, mean_return(agent.learn(UPDATES), env)))
+        agent.learn(UPDATES)
+        if not rows.has(env, learner, seed, UPDATES):
+            rows.add((env, learner, seed, UPDATES, mean_return(agent, env)))
+        if not is_tuned:
+            rows.add((env, TUNED, seed, UPDATES, mean_return(fine_tuned(agent, env, data), env)))
+
+
+def fine_tuned(agent: rlsdk.Agent, env: str, data: Path) -> rlsdk.Agent:
+    """The agent after `TUNING_STEPS` steps in the environment, from the recorded and the new steps."""
+    file = agent.save(data.with_name("offline"))
+    assert file is not None
+    return rlsdk.load(file, env, dataset=Dataset.at(data), fine_tuning=True).learn(TUNING_STEPS)
 
 
 def main(folder: Path, only: list[str]) -> None:
@@ -159,7 +174,7 @@ def table(rows: Rows) -> str:
         if ("expert", 0) not in found:
             continue
         low, high = found["random", 0], found["expert", 0]
-        for who in ("recorded", *LEARNERS):
+        for who in ("recorded", *LEARNERS, TUNED):
             returns = np.array([found[who, seed] for seed in SEEDS if (who, seed) in found])
             if len(returns):
                 scores = 100.0 * (returns - low) / (high - low)
