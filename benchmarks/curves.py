@@ -79,7 +79,7 @@ RECIPES = {
     ),
     "crossq": Recipe("Pendulum-v1", every=0, steps=5_000),
     "ddpg": Recipe("Pendulum-v1", seeds=5),
-    "discrete-sac": Recipe("Acrobot-v1", seeds=5, every=0),
+    "discrete-sac": Recipe("CartPole-v1", seeds=5, every=0),
     "dqn": Recipe("MountainCar-v0", seeds=5, every=0),
     "gail": Recipe("CartPole-v1", every=5_000, recorded=("ppo/CartPole-v1", "--episodes", "10", "--deterministic")),
     "iql": Recipe(
