@@ -45,7 +45,7 @@ def test_a_suite_whose_algorithm_is_not_installed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_suite_without_cells_of_an_algorithm() -> None:
-    with pytest.raises(SettingsError, match="suite 'masked' has no algorithm 'tqc'; accepted: .*maskable-ppo"):
+    with pytest.raises(SettingsError, match=r"suite 'masked' has no algorithm 'tqc'; accepted: .*maskable-ppo"):
         load_suite("masked").only(("tqc",))
 
 
