@@ -80,6 +80,7 @@ CHANGES: dict[str, Any] = {
     "max_grad_norm": 0.01,
     "target_kl": 1e-6,
     "target_update_interval": 3,
+    "policy_delay": 2,
     "target_entropy": -3.0,
     "top_quantiles_to_drop_per_net": 0,
     "double_q": True,

@@ -1,8 +1,9 @@
-"""The hooks that the entry point of this package names."""
+"""The hooks that the entry point of this package names. They return functions, so that asking for the names imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlsdk.registry import hookimpl
@@ -13,15 +14,25 @@ if TYPE_CHECKING:
 
 @hookimpl
 def networks() -> dict[str, Callable[..., nn.Module]]:
-    """Name -> class of networks for `network_class`, `actor_class` and `critic_class`."""
-    from rlsdk_networks.networks import MlpNetwork, SimbaNetwork
-
-    return {"mlp": MlpNetwork, "simba": SimbaNetwork}
+    """Name -> function that makes a network for `network_class`, `actor_class` and `critic_class`."""
+    return {"mlp": partial(_network, "MlpNetwork"), "simba": partial(_network, "SimbaNetwork")}
 
 
 @hookimpl
 def distributions() -> dict[str, Callable[..., nn.Module]]:
     """Name -> function that makes the action head for `action_distribution`."""
-    from rlsdk_networks.heads import BetaHead, DirichletHead
+    return {"beta": partial(_head, "BetaHead"), "dirichlet": partial(_head, "DirichletHead")}
 
-    return {"beta": BetaHead, "dirichlet": DirichletHead}
+
+def _network(name: str, *arguments: object, **settings: object) -> nn.Module:
+    from rlsdk_networks import networks as classes
+
+    made: nn.Module = getattr(classes, name)(*arguments, **settings)
+    return made
+
+
+def _head(name: str, *arguments: object, **settings: object) -> nn.Module:
+    from rlsdk_networks import heads
+
+    made: nn.Module = getattr(heads, name)(*arguments, **settings)
+    return made
