@@ -1,4 +1,4 @@
-"""The hooks that the entry point of this package names. They return functions, so that asking for the names imports no torch."""
+"""The hooks that the entry point of this package names. They return functions, so asking for names imports no torch."""
 
 from __future__ import annotations
 
