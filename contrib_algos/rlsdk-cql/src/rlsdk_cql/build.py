@@ -41,14 +41,14 @@ def build(context: BuildContext, config: CQLConfig) -> Parts:
     require_spaces(context, "CQL", actions=("Box", "Discrete", "MultiDiscrete"))
     if config.dataset is None:
         raise SettingsError("cql learns from recorded episodes: give dataset=PATH, or --dataset FILE")
-    memory = RecordedTransitions(config.dataset, context, gamma=config.gamma)
+    buffer = RecordedTransitions(config.dataset, context, gamma=config.gamma)
     plan = OfflinePlan(config.batch_size)
     if not isinstance(context.action_space, Box):
         policy = build_discrete_value_policy(context, _values(config))
-        return Parts(policy, ConservativeQLearning(policy, config, context.device), plan, memory)
+        return Parts(policy, ConservativeQLearning(policy, config, context.device), plan, buffer)
     actor, critics = build_soft_actor_critic(context, _actor_and_critics(config))
     update = ConservativeActorCritic(actor, critics, config, context.streams["update"])
-    return Parts(actor, update, plan, memory)
+    return Parts(actor, update, plan, buffer)
 
 
 def _shared(networks: NetworkConfig) -> dict[str, object]:

@@ -22,5 +22,5 @@ def build(context: BuildContext, config: DiscreteSACConfig) -> Parts:
     actor, critics = build_networks(context, config)
     update = DiscreteSoftActorCritic(actor, critics, config, context.device)
     warm_up = UniformWarmUp(actor, context.action_space, config.learning_starts, context.num_envs)
-    memory = build_replay(context, config)
-    return Parts(policy=actor, algorithm=update, plan=OffPolicyPlan.of(config), buffer=memory, behavior=warm_up)
+    buffer = build_replay(context, config)
+    return Parts(policy=actor, algorithm=update, plan=OffPolicyPlan.of(config), buffer=buffer, behavior=warm_up)

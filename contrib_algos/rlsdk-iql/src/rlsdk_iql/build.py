@@ -7,8 +7,8 @@ from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.training import OffPolicyPlan
 from rlsdk_datasets import OfflinePlan, RecordedTransitions
 from rlsdk_iql.algorithm import ImplicitQLearning
+from rlsdk_iql.buffer import RecordedAndCollected
 from rlsdk_iql.config import IQLConfig
-from rlsdk_iql.memory import RecordedAndCollected
 from rlsdk_iql.networks import ActionInput, build_critics, build_policy
 
 ACTIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")

@@ -1,4 +1,4 @@
-"""The memory of fine-tuning: recorded transitions, and those that the agent collects itself."""
+"""The buffer of fine-tuning: recorded transitions, and those that the agent collects itself."""
 
 from __future__ import annotations
 
