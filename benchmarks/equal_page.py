@@ -27,6 +27,8 @@ COLUMNS = (
     *("whole training: rlsdk", "sb3", "difference", "last tenth: rlsdk", "sb3", "difference"),
 )
 EQUAL, LOWER, HIGHER, OPEN, NONE = "equal", "rlsdk lower", "rlsdk higher", "undecided", "not measured yet"
+SO_FAR = " so far"
+"""Added to verdicts from fewer runs than planned."""
 COLORS = {"ours": "#0072b2", "peer": "#d55e00"}
 NAMES = {"ours": "rlsdk", "peer": "stable-baselines3, sb3-contrib"}
 
@@ -123,7 +125,8 @@ def table(known: Mapping[str, Task], curves: Curves) -> Iterator[str]:
     for name, task in known.items():
         pair = pairs[name]
         counts = ", ".join(str(len(curves[name][side])) for side in SIDES)
-        shown = verdict(pair, [next(differ), next(differ)]) if pair else NONE
+        soon = min(len(curves[name][side]) for side in SIDES) < task.seeds
+        shown = verdict(pair, [next(differ), next(differ)]) + SO_FAR * soon if pair else NONE
         cells = [cell for each in pair for cell in _cells(each)] if pair else [""] * 6
         runs = counts if counts == f"{task.seeds}, {task.seeds}" else f"{counts} of {task.seeds}"
         head = [f"`{task.algorithm}`", task.env.removeprefix("rlsdk/"), shown, runs]
@@ -172,6 +175,7 @@ def draw() -> None:
             axes.fill_between(steps, mean - half, mean + half, color=COLORS[side], alpha=0.2, linewidth=0)
         axes.set_title(f"{known[name].algorithm}, {known[name].env.removeprefix('rlsdk/')}", fontsize=9)
         axes.tick_params(labelsize=7)
+        axes.locator_params(nbins=5)
         axes.xaxis.set_major_formatter(lambda number, _: f"{number:,.0f}")
     for axes in figure.axes[len(shown) :]:
         axes.set_visible(False)
