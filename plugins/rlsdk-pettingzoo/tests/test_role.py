@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,12 @@ def test_games_of_pettingzoo_have_ids() -> None:
     model.learn(64)
     with pytest.raises(EnvironmentFault, match="pettingzoo-role/tictactoe_v3"):
         make_vec_env("pettingzoo/tictactoe_v3")
+
+
+@pytest.mark.full
+def test_the_self_play_example_learns_to_win() -> None:
+    pytest.importorskip("pygame", reason="the classic games need pygame-ce")
+    example = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "self_play.py"))
+    won, lost = example["main"](rounds=4, steps=1024, games=60)
+    assert won > 0.5  # random moves win 44 %
+    assert won + lost <= 1.0
