@@ -163,6 +163,16 @@ def test_stored_agents_are_opponents(tmp_path: Path) -> None:
     model.learn(32, reset_num_timesteps=False)
 
 
+def test_new_opponents_play_from_the_next_game_on() -> None:
+    env = make_role_env(CountUp, role="player_0", opponents=always_one)
+    play(env, [0])
+    env.set_opponents(lambda *_: 1)
+    env.step(0)
+    assert env.task.moves == [("player_0", 0), ("player_1", 0)] * 2
+    play(env, [0])
+    assert env.task.moves == [("player_0", 0), ("player_1", 1)]
+
+
 def test_a_training_resumes_in_the_middle_of_games(tmp_path: Path) -> None:
     def env() -> Any:
         return make_vec_env(lambda: make_role_env(CountUp), 6, vectorization="sync")

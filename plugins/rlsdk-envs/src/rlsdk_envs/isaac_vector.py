@@ -6,14 +6,14 @@ Such an environment steps B robots together and resets those whose episode has e
     obs, rewards, dones, extras = env.step(actions)
 
 `obs` is a tensor [B, ..], or groups by name: `policy` is what the actor may see, `critic` what only the value function may see.
-Groups may also be in `extras["observations"]`. `dones` marks ended episodes, and `extras["time_outs"]` those that ended by their
-time limit.
+Groups may also be in `extras["observations"]`. `dones` marks ended episodes, and `extras["time_outs"]` those that ended by
+their time limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -26,6 +26,9 @@ from rlsdk.errors import EnvironmentFault, UsageError, shown
 from rlsdk.records import EnvStep, Episode, Features, Observation
 from rlsdk.spaces import Space
 
+Given: TypeAlias = Any
+"""What a simulator returns. It is checked: simulators name groups and entries of `extras` as they like."""
+Extras: TypeAlias = Mapping[str, Given]
 POLICY = "policy"
 """The group that the actor sees. Observations without groups are of this one."""
 FINAL = ("final_observation", "final_obs", "terminal_observations")
@@ -36,11 +39,11 @@ class IsaacEnv(Protocol):
     """The members of a simulator that `make_isaac_vec_env` uses. `num_actions` or `action_space` gives the actions."""
 
     num_envs: int
-    device: Any
+    device: object
 
-    def reset(self) -> tuple[Any, Mapping[str, Any]]: ...
+    def reset(self) -> tuple[Given, Extras]: ...
 
-    def step(self, actions: Tensor) -> tuple[Any, Tensor, Tensor, Mapping[str, Any]]: ...
+    def step(self, actions: Tensor) -> tuple[Given, Tensor, Tensor, Extras]: ...
 
 
 class IsaacVectorEnv:
@@ -83,9 +86,7 @@ class IsaacVectorEnv:
         seen = Observation(self._last, done.clone())
         return EnvStep(seen, reward, done & ~truncated, truncated, self._valid, final, episodes, info=info)
 
-    def _ended(
-        self, done: Tensor, extras: Mapping[str, Any], before: Features
-    ) -> tuple[Observation, tuple[Episode, ...]]:
+    def _ended(self, done: Tensor, extras: Extras, before: Features) -> tuple[Observation, tuple[Episode, ...]]:
         """The last observations of the F episodes that ended (`done` bool [B]), and the episodes. Their counts begin anew.
 
         `before`: the observations [B, ..] of the step before, which stand for last observations that the simulator does not
@@ -116,14 +117,14 @@ class IsaacVectorEnv:
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
-    def _asked(self, given: Any, what: str, parts: int) -> Any:
+    def _asked(self, given: object, what: str, parts: int) -> Given:
         """What the simulator returned. Raises EnvironmentFault if it is not a tuple of `parts` that ends with a table."""
         if not isinstance(given, tuple) or len(given) != parts or not isinstance(given[-1], Mapping):
             form = "(obs, extras)" if parts == 2 else "(obs, rewards, dones, extras)"
             raise EnvironmentFault(f"environment {self.name!r}: {what} returned {shown(given, 100)}, not {form}")
         return given
 
-    def _groups(self, given: Sequence[Any], like: Features = None) -> Features:
+    def _groups(self, given: Sequence[Given], like: Features = None) -> Features:
         """Copies of the groups of observations in (obs, .., extras): a tensor if there is only `policy`, else a table."""
         seen, more = given[0], given[-1].get("observations")
         groups = dict(seen.items()) if hasattr(seen, "items") else {POLICY: seen}
@@ -138,7 +139,7 @@ class IsaacVectorEnv:
         copies = {str(name): value.to(torch.float32, copy=True) for name, value in groups.items()}
         return copies[POLICY] if set(copies) == {POLICY} else copies
 
-    def _entry(self, extras: Mapping[str, Any], name: str) -> Tensor:
+    def _entry(self, extras: Extras, name: str) -> Tensor:
         value = extras.get(name)
         self._tensor(value, getattr(value, "dtype", torch.float32), f"extras[{name!r}], which the algorithm reads")
         return torch.as_tensor(value).to(torch.float32).clone()
@@ -160,7 +161,7 @@ def _space_of(groups: Features, count: int, name: str) -> Space:
     return spaces.Dict({key: box(value) for key, value in groups.items()})
 
 
-def make_isaac_vec_env(env: IsaacEnv, action_space: gymnasium.Space[Any] | None = None) -> ConnectedEnv:
+def make_isaac_vec_env(env: IsaacEnv, action_space: gymnasium.Space[object] | None = None) -> ConnectedEnv:
     """A vector environment of a simulator with the interface of Isaac Lab's trainers; see `rlsdk_envs.isaac_vector`.
 
     The critic alone sees the group `critic` with `critic_class = "mlp"`, `actor_class = "mlp"` and

@@ -68,6 +68,7 @@ class OneRole(gymnasium.Env[object, object]):
         self.observation_space, self.action_space = to_gymnasium(seen), to_gymnasium(acted)
         self._spaces, self._deterministic = (seen, acted), deterministic
         self.set_opponents(opponents)
+        self._players = self._next_players
         self.agent = self.candidates[0]
         """The agent whose steps these are; with `role="any"` a random one in each episode."""
         self._mask: NDArray[np.bool_] | None = None
@@ -78,7 +79,7 @@ class OneRole(gymnasium.Env[object, object]):
         """Replace what the other agents do, from the next reset on; see `rlsdk_pettingzoo.players.players_of`."""
         others = [str(agent) for agent in self.task.possible_agents if [str(agent)] != self.candidates]
         spaces = {agent: self.task.action_space(agent) for agent in others}
-        self._players = players_of(opponents, spaces, deterministic=self._deterministic)
+        self._next_players = players_of(opponents, spaces, deterministic=self._deterministic)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -90,6 +91,7 @@ class OneRole(gymnasium.Env[object, object]):
     def _begin(self, options: dict[str, Any] | None = None) -> tuple[object, dict[str, object]]:
         """Begin the episode whose seed is `_episode`."""
         random, self._actions = np.random.default_rng(self._episode), []
+        self._players = self._next_players  # those of a running game stay until its end
         self.agent = self.candidates[int(random.integers(len(self.candidates)))]
         for player in self._players.values():
             player.begin(int(random.integers(2**31)))
@@ -160,7 +162,10 @@ class OneRole(gymnasium.Env[object, object]):
         actions = [np.asarray(action) for action in self._actions]
         state = {"episode": self._episode, "actions": actions, "seen": self._digest()}
         other = type(self)(self._make, self.name, role=ANY, opponents=RANDOM)
-        other.candidates, other._players = self.candidates, {name: own.fresh() for name, own in self._players.items()}
+        other.candidates, other._next_players = (
+            self.candidates,
+            {name: own.fresh() for name, own in self._players.items()},
+        )
         try:
             other.set_state(state)
         except RlsdkError:
