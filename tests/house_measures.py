@@ -269,10 +269,10 @@ BOUNDS = {
 settings name networks and action distributions of packages, and updates choose critics and when the actor learns (decision
 0074); with it, networks import the registry. The lines of all packages: by 510 for `rlsdk ui`, `rlsdk watch` and clauses of the
 contract kit that find more bugs, by 820 because every algorithm states its formula in a `reference.py`, with which the kit
-compares its update, by 139 for Box actions and gamepads in `record-episodes --human`, and by 114 for simulators with groups of observations; 27 lines with `Any` name networks
-in the references, and what a simulator returns. No bound can be met by cutting a file in two. Imports and
-`Any` are counted, not divided by the lines of the core: a share grows when the other lines become fewer, although nothing was
-added."""
+compares its update, by 139 for Box actions and gamepads in `record-episodes --human`, and by 114 for simulators with groups of
+observations; 27 lines with `Any` name networks in the references, and what a simulator returns. No bound can be met by cutting
+a file in two. Imports and `Any` are counted, not divided by the lines of the core: a share grows when the other lines become
+fewer, although nothing was added."""
 ENTERED = dict(
     zip(
         PATHS,

@@ -93,7 +93,7 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         SettingsError: an argument is invalid.
         EnvironmentFault: the environment cannot be made; the message names the cause and the fix.
     """
-    own = vectorizer_of(env) if "/" in str(env) else None
+    own = vectorizer_of(env) if collectors is None and "/" in str(env) else None
     vectorization = own or vectorization if vectorization == "auto" else vectorization
     offered = vectorization not in VECTORIZATIONS and is_offered("vectorizers", vectorization)
     _require_arguments(env, documented, any_kind=offered)

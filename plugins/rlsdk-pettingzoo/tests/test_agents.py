@@ -327,6 +327,8 @@ class Broken(Scripted):
         first = self.possible_agents[0]
         if self.how == "raises":
             raise RuntimeError("out of fuel")
+        if self.how == "unknown agent" and self.agents:
+            self.agents.append("fox_9")
         if self.how == "reward":
             rewards[first] = float("nan")
         if self.how == "silent end":
@@ -353,6 +355,7 @@ FAULTS = {
     "reward": r"agent 'sheep_0', step 1 of the episode: the reward is nan",
     "silent end": r"agent 'sheep_0', step 2 .*left `agents`, but is neither terminated nor truncated",
     "no last observation": r"agent 'wolf_1'.*has no observation",
+    "unknown agent": r"agent 'fox_9', step .*in `agents`, but not in possible_agents",
     "shape": r"agent 'sheep_0', step .*has shape \(4,\), but its space is Box",
     "nan": r"agent 'sheep_0'.*holds NaN or infinity",
     "long mask": r"the action mask is \[1, 1\]; it must be 3 values 0 or 1",
@@ -399,6 +402,12 @@ def test_mistakes_are_explained_in_one_line(env: Any, arguments: Any, kind: type
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("arguments", [{"vectorization": "sync"}, {"collectors": 2, "n_envs": 2}])
+def test_ids_of_several_agents_are_no_single_environments(arguments: Any) -> None:
+    with pytest.raises(EnvironmentFault, match=r"a row for each of its agents.*'pettingzoo-role/simple_spread_v3'"):
+        make_vec_env("pettingzoo/simple_spread_v3", **arguments)
+
+
 def test_the_same_environment_twice_is_refused() -> None:
     task = Scripted(LIVES)
     with pytest.raises(EnvironmentFault, match="returned the same environment twice"):
@@ -419,6 +428,24 @@ def test_roles_are_names_without_numbers() -> None:
         "Eve",
         "3",
     ]
+
+
+class Numbered(Scripted):
+    """Its agents are numbers."""
+
+    def __init__(self) -> None:
+        super().__init__([[Life(0, 3, TRUNCATED)], [Life(0, 3, TRUNCATED)]])
+        self.possible_agents = [0, 1]  # type: ignore[list-item]
+
+
+def test_agents_may_be_numbers() -> None:
+    env = make_vec_env(Numbered, 2, vectorization="pettingzoo")
+    assert env.env.agents_of_rows == ["0", "1", "0", "1"]  # type: ignore[attr-defined]
+    assert len(played(env, 4)[1][-1].episodes) == 4
+    chosen = make_vec_env(
+        Numbered, 1, vectorization="pettingzoo", env_kwargs={"agents": "1", "others": {"0": "random"}}
+    )
+    assert chosen.num_envs == 1
 
 
 def test_one_task_that_is_made_here() -> None:

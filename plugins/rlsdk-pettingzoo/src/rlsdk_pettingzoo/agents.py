@@ -9,8 +9,7 @@ algorithms estimate the rest of the return; a terminated one has no rest.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.runtime import checked_seed, derive
 from rlsdk.spaces import choices_of
 from rlsdk_pettingzoo.copies import Copy, asked
-from rlsdk_pettingzoo.players import RANDOM, players_of
+from rlsdk_pettingzoo.players import RANDOM, Player, players_of
 from rlsdk_pettingzoo.rows import Rows, actions_of
 from rlsdk_pettingzoo.tasks import Task, chosen_agents, make_task, name_of_source, seen_and_mask, spaces_of_agents
 
@@ -55,7 +54,7 @@ class AgentsVector:
             Copy(task, learners, spaces, _others(task, learners, others), f"task {name!r}, copy {i}")
             for i, task in enumerate(tasks)
         ]
-        self.agents_of_rows = learners * count
+        self.agents_of_rows = list(map(str, learners)) * count
         """The name of the agent of each row."""
         self.num_envs = len(self.agents_of_rows)
         self._base: int | None = None
@@ -162,13 +161,13 @@ class AgentsVector:
         return True
 
 
-def _others(task: Task, learners: Sequence[str], policies: object) -> Mapping[str, Any]:
+def _others(task: Task, learners: Sequence[Hashable], policies: object) -> Mapping[Hashable, Player]:
     """The players of the agents that do not learn."""
-    spaces = {str(agent): task.action_space(agent) for agent in task.possible_agents if str(agent) not in learners}
+    spaces = {agent: task.action_space(agent) for agent in task.possible_agents if agent not in learners}
     return players_of(policies, spaces) if spaces else {}
 
 
-def _has_masks(task: Task, learners: Sequence[str], name: str) -> bool:
+def _has_masks(task: Task, learners: Sequence[Hashable], name: str) -> bool:
     """Whether the agents have action masks, in their observations or infos, after a reset."""
     observations, infos = asked(lambda: task.reset(seed=0), f"task {name!r}", "reset", 2)
     return any(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,21 +43,21 @@ class Copy:
     def __init__(
         self,
         task: Task,
-        learners: Sequence[str],
+        learners: Sequence[Hashable],
         spaces: tuple[Space, Space],
-        others: Mapping[str, Player],
+        others: Mapping[Hashable, Player],
         name: str,
     ) -> None:
         """`learners`: the agents with rows, in their order; `others`: the players of the other agents."""
         self.task, self.learners, self.spaces, self.others, self.name = task, list(learners), spaces, others, name
         self.episode, self.length = -1, 0
-        self._alive: dict[str, list[float]] = {}
+        self._alive: dict[Hashable, list[float]] = {}
         """Agent that is alive -> [return so far, length so far]."""
-        self._seen: dict[str, tuple[object, NDArray[np.bool_] | None]] = {}
+        self._seen: dict[Hashable, tuple[object, NDArray[np.bool_] | None]] = {}
         """Agent that is alive -> (what it sees, its mask)."""
         self._actions: list[list[object]] = []
 
-    def fresh_players(self) -> dict[str, Player]:
+    def fresh_players(self) -> dict[Hashable, Player]:
         """New players with the same policies."""
         return {agent: own.fresh() for agent, own in self.others.items()}
 
@@ -87,6 +87,8 @@ class Copy:
         """Take in what each agent sees, and begin the episodes of those that were not alive."""
         for agent in self.task.agents:
             where = f"{self.name}, agent {agent!r}, {call} (step {self.length} of the episode)"
+            if agent not in self.learners and agent not in self.others:
+                raise EnvironmentFault(f"{where}: it is in `agents`, but not in possible_agents; list it there")
             if agent not in observations:
                 raise EnvironmentFault(f"{where}: it is in `agents`, but has no observation")
             seen, given = seen_and_mask(observations[agent], infos.get(agent, {}))
@@ -101,7 +103,7 @@ class Copy:
             self._require_mask(mask, rows, where)
             rows.write(row, seen, mask, is_first=is_new, where=where)
 
-    def _action_space(self, agent: str) -> Space:
+    def _action_space(self, agent: Hashable) -> Space:
         if agent in self.learners:
             return self.spaces[1]
         return to_space(self.task.action_space(agent), "action")
@@ -117,7 +119,7 @@ class Copy:
     def step(self, actions: Sequence[object], rows: Rows, first: int) -> None:
         """Make a step. `actions`: those of the learners, in their order; those of agents that are not alive are ignored."""
         self._actions.append(list(actions))
-        before, chosen = dict(self._alive), dict[str, object]()
+        before, chosen = dict(self._alive), dict[Hashable, object]()
         for agent in self.task.agents:
             if agent in self.others:
                 chosen[agent] = self.others[agent].act(*self._seen[agent])
@@ -136,7 +138,7 @@ class Copy:
         self._seen = {agent: seen for agent, seen in self._seen.items() if agent in self.task.agents}
         self._appear(observations, infos, rows, first, "step")
 
-    def _count(self, agent: str, row: int, reward: Any, flags: tuple[bool, bool], rows: Rows) -> None:
+    def _count(self, agent: Hashable, row: int, reward: Any, flags: tuple[bool, bool], rows: Rows) -> None:
         """Count the reward of an agent that was alive. Raises EnvironmentFault if it is no number, or the agent just left."""
         where = f"{self.name}, agent {agent!r}, step {self.length} of the episode"
         try:
@@ -154,7 +156,7 @@ class Copy:
         self._alive[agent][0] += value
         self._alive[agent][1] += 1
 
-    def _end(self, agent: str, row: int, observations: Any, infos: Any, rows: Rows) -> None:
+    def _end(self, agent: Hashable, row: int, observations: Any, infos: Any, rows: Rows) -> None:
         """End the episode of an agent: keep its last observation, and report its return and length."""
         where = f"{self.name}, agent {agent!r}, step {self.length} of the episode"
         info = infos.get(agent, {})

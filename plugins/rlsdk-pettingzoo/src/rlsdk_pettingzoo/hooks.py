@@ -11,13 +11,24 @@ from rlsdk.registry import hookimpl
 @hookimpl
 def environments() -> dict[str, Callable[..., object]]:
     """Namespace -> function that makes an environment of one role, for ids such as `pettingzoo-role/connect_four_v3`."""
-    return {"pettingzoo-role": _role}
+    return {"pettingzoo": _refused, "pettingzoo-role": _role}
 
 
 @hookimpl
 def vectorizers() -> dict[str, Callable[..., object]]:
     """Name -> function that makes a vector environment with a row for each agent."""
     return {"pettingzoo": _agents}
+
+
+def _refused(identity: str, **kwargs: Any) -> object:
+    """Raise EnvironmentFault: only the vectorizer makes such an environment."""
+    from rlsdk.errors import EnvironmentFault
+
+    name = identity.partition("/")[2]
+    raise EnvironmentFault(
+        f"{identity!r} has a row for each of its agents, so it is no single environment, which wrappers, collectors, processes"
+        f" and videos need; leave them out, or take one agent against others: 'pettingzoo-role/{name}'"
+    )
 
 
 def _role(identity: str, **kwargs: Any) -> object:

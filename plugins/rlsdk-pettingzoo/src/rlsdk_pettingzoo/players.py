@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -57,8 +57,8 @@ class Player:
 
 
 def players_of(
-    policies: object, spaces: Mapping[str, gymnasium.Space[Any]], *, deterministic: bool = False
-) -> dict[str, Player]:
+    policies: object, spaces: Mapping[Hashable, gymnasium.Space[Any]], *, deterministic: bool = False
+) -> dict[Hashable, Player]:
     """The player of each agent.
 
     Args:
@@ -70,11 +70,11 @@ def players_of(
     Raises:
         SettingsError: a policy is none of these, or an agent has none. ArtifactError: a file is no agent.
     """
-    table = policies if isinstance(policies, Mapping) else dict.fromkeys(spaces, policies)
+    table = policies if isinstance(policies, Mapping) else dict.fromkeys(map(str, spaces), policies)
     loaded = {name: _loaded(policy) for name, policy in table.items()}
-    found = {}
+    found: dict[Hashable, Player] = {}
     for agent, space in spaces.items():
-        policy = loaded.get(agent, loaded.get(role_of(agent)))
+        policy = loaded.get(str(agent), loaded.get(role_of(agent)))
         if policy is None:
             raise SettingsError(
                 f"no policy for agent {agent!r}; give one for its name, or for its role {role_of(agent)!r}"

@@ -58,10 +58,10 @@ class OneRole(gymnasium.Env[object, object]):
     ) -> None:
         """`make`: makes a new task in the form `aec`. The others: see `make_role_env`."""
         self._make, task = make, make()
-        agents = [str(agent) for agent in task.possible_agents]
-        self.candidates = agents if role == ANY else [agent for agent in agents if role in (agent, role_of(agent))]
+        agents = list(task.possible_agents)
+        self.candidates = agents if role == ANY else [each for each in agents if role in (str(each), role_of(each))]
         if not self.candidates:
-            known = ", ".join(dict.fromkeys((ANY, *agents, *map(role_of, agents))))
+            known = ", ".join(dict.fromkeys((ANY, *map(str, agents), *map(role_of, agents))))
             raise SettingsError(f"role = {shown(role)} of task {name!r}; accepted: {known}")
         self.task, self.name, self.render_mode = task, name, getattr(task, "render_mode", None)
         seen, acted = spaces_of_agents(task, self.candidates, name)
@@ -77,7 +77,7 @@ class OneRole(gymnasium.Env[object, object]):
 
     def set_opponents(self, opponents: object) -> None:
         """Replace what the other agents do, from the next reset on; see `rlsdk_pettingzoo.players.players_of`."""
-        others = [str(agent) for agent in self.task.possible_agents if [str(agent)] != self.candidates]
+        others = [agent for agent in self.task.possible_agents if [agent] != self.candidates]
         spaces = {agent: self.task.action_space(agent) for agent in others}
         self._next_players = players_of(opponents, spaces, deterministic=self._deterministic)
 
@@ -113,7 +113,7 @@ class OneRole(gymnasium.Env[object, object]):
         for _ in range(MOST_MOVES):
             if not self.task.agents or self.task.agent_selection == self.agent:
                 return
-            other = str(self.task.agent_selection)
+            other = self.task.agent_selection
             given, _, terminated, truncated, info = self._ask(self.task.last, "last()")
             if terminated or truncated:
                 self._ask(lambda: self.task.step(None), "step(None)")
@@ -230,7 +230,7 @@ def make_role_env(
         return make_task(task, kwargs, "aec")
 
     trial = make()
-    first = str(trial.possible_agents[0])
+    first = trial.possible_agents[0]
     trial.reset(seed=0)
     has_masks = first in trial.agents and seen_and_mask(trial.observe(first), trial.infos.get(first, {}))[1] is not None
     kind = MaskedRole if has_masks and choices_of(spaces_of_agents(trial, [first], name)[1]) else OneRole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -120,28 +120,28 @@ def _converted(made: Task, source: object, form: str) -> Task:
     return conversions.aec_to_parallel(made) if is_aec else made
 
 
-def role_of(agent: str) -> str:
+def role_of(agent: object) -> str:
     """The role of an agent: its name without the number, `adversary` for `adversary_0`."""
-    return re.sub(r"[_-]?[0-9]+$", "", agent) or agent
+    return re.sub(r"[_-]?[0-9]+$", "", str(agent)) or str(agent)
 
 
-def chosen_agents(task: Task, wanted: str | Sequence[str] | None, name: str) -> list[str]:
+def chosen_agents(task: Task, wanted: str | Sequence[str] | None, name: str) -> list[Hashable]:
     """The agents that learn, in the order of `possible_agents`: all, or those whose name or role is in `wanted`.
 
     Raises:
         SettingsError: an entry of `wanted` names no agent and no role.
     """
-    agents = [str(agent) for agent in task.possible_agents]
+    agents = list(task.possible_agents)
     if wanted is None:
         return agents
     names = [wanted] if isinstance(wanted, str) else list(wanted)
-    known = {*agents, *map(role_of, agents)}
+    known = {*map(str, agents), *map(role_of, agents)}
     if not names or any(each not in known for each in names):
         raise SettingsError(f"agents = {shown(wanted)} of task {name!r}; it has {', '.join(sorted(known))}")
-    return [agent for agent in agents if agent in names or role_of(agent) in names]
+    return [agent for agent in agents if str(agent) in names or role_of(agent) in names]
 
 
-def spaces_of_agents(task: Task, agents: Sequence[str], name: str) -> tuple[Space, Space]:
+def spaces_of_agents(task: Task, agents: Sequence[Hashable], name: str) -> tuple[Space, Space]:
     """(observation space without the action mask, action space) that all `agents` have.
 
     Raises:
