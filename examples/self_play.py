@@ -1,6 +1,6 @@
 """Self-play: an agent learns tic-tac-toe against stored copies of itself.
 
-Run it: `python examples/self_play.py` (about a minute). It needs rlsdk-maskable-ppo and rlsdk-pettingzoo[classic]. After each
+Run it: `python examples/self_play.py` (about half a minute). It needs rlsdk-maskable-ppo and rlsdk-pettingzoo[classic]. After each
 round the agent is stored, and each environment gets one of the stored agents as the opponent of the next round. It prints how
 many of 200 games the agent wins and loses against random moves.
 """

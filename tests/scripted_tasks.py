@@ -1,4 +1,4 @@
-"""A parallel task whose agents live as a script says, and what a step by step reading of the script expects."""
+"""A parallel task whose agents live by a script, and what a step by step reading of the script expects."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def test_faults_of_a_simulator_are_named_in_one_line(how: str, words: str) -> No
         (lambda: make_isaac_vec_env(_without_actions()), UsageError, "neither num_actions nor single_action_space"),
         (lambda: _asymmetric(["fox"]), SettingsError, r"keys = \['fox'\] must be .*it has 'critic', 'policy'"),
         (lambda: _asymmetric("policy"), SettingsError, r"keys = 'policy' must be a list of entries"),
-        (lambda: _asymmetric(["policy"], groups=False), SettingsError, "it is no Dict, so leave keys out"),
+        (lambda: _asymmetric(["policy"], groups=False), SettingsError, "the space has no entries, so leave keys out"),
     ],
 )
 def test_mistakes_are_explained_in_one_line(make: Any, kind: type[RlsdkError], words: str) -> None:

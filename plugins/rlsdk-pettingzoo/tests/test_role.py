@@ -28,7 +28,7 @@ GOAL = 12
 
 
 class CountUp(AECEnv[str, Any, Any]):
-    """Players add 1, 2 or 3 in turn. Whoever reaches 12 gets 1, the others -1; each move costs the other players 0.25."""
+    """Players add 1, 2 or 3 in turn. The player who reaches 12 gets 1, the others -1; a move costs the others 0.25."""
 
     metadata = {"name": "count_up", "is_parallelizable": False}  # noqa: RUF012  # PettingZoo's own declaration
 

@@ -87,7 +87,7 @@ class IsaacVectorEnv:
         return EnvStep(seen, reward, done & ~truncated, truncated, self._valid, final, episodes, info=info)
 
     def _ended(self, done: Tensor, extras: Extras, before: Features) -> tuple[Observation, tuple[Episode, ...]]:
-        """The last observations of the F episodes that ended (`done` bool [B]), and the episodes. Their counts begin anew.
+        """The last observations of the F episodes that ended (`done` bool [B]), and the episodes. Their counts start from 0.
 
         `before`: the observations [B, ..] of the step before, which stand for last observations that the simulator does not
         give.

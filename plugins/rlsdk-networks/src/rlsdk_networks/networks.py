@@ -93,7 +93,7 @@ def inputs_of(space: spaces.Space[object], sizes: Sequence[int], keys: Sequence[
     if keys is not None:
         known = dict(space.spaces) if isinstance(space, spaces.Dict) else {}
         if isinstance(keys, str) or not keys or not all(key in known for key in keys):
-            has = f"it has {', '.join(map(repr, known))}" if known else "it is no Dict, so leave keys out"
+            has = f"it has {', '.join(map(repr, known))}" if known else "the space has no entries, so leave keys out"
             raise SettingsError(f"keys = {shown(keys, 60)} must be a list of entries of the observation; {has}")
         space = spaces.Dict({key: known[key] for key in keys})
     return flatdim(space) + sum(sizes[:-1]), sizes[-1]

@@ -62,7 +62,7 @@ class AgentsVector:
         self._reset_infos: list[dict[str, object]] = []
 
     def reset(self, seed: int | None = None) -> Observation:
-        """Begin an episode in every copy. Without a seed, the episodes go on in the order of the last seed."""
+        """Begin an episode in every copy. Without a seed, the episodes continue the sequence of the last seed."""
         if seed is not None or self._base is None:
             self._base = secrets.randbelow(2**32) if seed is None else checked_seed(seed)
             for copy in self.copies:
@@ -128,7 +128,7 @@ class AgentsVector:
         """The state: the seed of each running episode, and the actions so far.
 
         Raises:
-            OpaqueValue: the task does not do the same with the same seed and actions, so that they are no state.
+            OpaqueValue: the task does not do the same with the same seed and actions, which are the state.
         """
         copies = {f"{i:05d}": copy.get_state() for i, copy in enumerate(self.copies)}
         if self._base is None or not self._repeats(copies["00000"]):

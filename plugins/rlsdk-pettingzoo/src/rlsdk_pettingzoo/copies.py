@@ -139,7 +139,7 @@ class Copy:
         self._appear(observations, infos, rows, first, "step")
 
     def _count(self, agent: Hashable, row: int, reward: Any, flags: tuple[bool, bool], rows: Rows) -> None:
-        """Count the reward of an agent that was alive. Raises EnvironmentFault if it is no number, or the agent just left."""
+        """Count the reward of an agent that was alive. Raises EnvironmentFault if it is not a number or the agent left."""
         where = f"{self.name}, agent {agent!r}, step {self.length} of the episode"
         try:
             value = float(np.asarray(reward).item())
@@ -170,7 +170,7 @@ class Copy:
         else:
             seen, mask = self._seen[agent]  # a terminated agent has no further return, so nothing is read from it
         if rows.mask is not None and (mask is None or not choices_allowed(mask, self.spaces[1])):
-            mask = np.ones(rows.mask.shape[1], np.bool_)  # nobody acts after the end
+            mask = np.ones(rows.mask.shape[1], np.bool_)  # no action follows the end
         rows.final.append((observation_of(self.spaces[0], seen, where), mask))
         total, length = self._alive.pop(agent)
         success = info.get("is_success")

@@ -26,8 +26,8 @@ def _refused(identity: str, **kwargs: Any) -> object:
 
     name = identity.partition("/")[2]
     raise EnvironmentFault(
-        f"{identity!r} has a row for each of its agents, so it is no single environment, which wrappers, collectors, processes"
-        f" and videos need; leave them out, or take one agent against others: 'pettingzoo-role/{name}'"
+        f"{identity!r} has a row for each of its agents, and wrappers, collectors, processes and videos need single"
+        f" environments; leave them out, or take one agent against others: 'pettingzoo-role/{name}'"
     )
 
 

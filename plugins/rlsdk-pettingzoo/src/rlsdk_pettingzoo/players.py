@@ -68,7 +68,7 @@ def players_of(
         deterministic: whether agents of rlsdk play the mode of their policy.
 
     Raises:
-        SettingsError: a policy is none of these, or an agent has none. ArtifactError: a file is no agent.
+        SettingsError: a policy is none of these, or an agent has none. ArtifactError: a file holds something else.
     """
     table = policies if isinstance(policies, Mapping) else dict.fromkeys(map(str, spaces), policies)
     loaded = {name: _loaded(policy) for name, policy in table.items()}

@@ -42,7 +42,7 @@ MOST_MOVES = 100_000
 class OneRole(gymnasium.Env[object, object]):
     """The steps of one agent of a task. Between two of them the other agents act, and its rewards are summed.
 
-    The step that ends the agent's episode gives its last observation. If the other agents go on, their game is left.
+    The step that ends the agent's episode gives its last observation. If the other agents continue, their game is left.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"]}  # noqa: RUF012  # gymnasium's own declaration
@@ -68,7 +68,7 @@ class OneRole(gymnasium.Env[object, object]):
         self.observation_space, self.action_space = to_gymnasium(seen), to_gymnasium(acted)
         self._spaces, self._deterministic = (seen, acted), deterministic
         self.set_opponents(opponents)
-        self._players = self._next_players
+        self._players = self.next_players
         self.agent = self.candidates[0]
         """The agent whose steps these are; with `role="any"` a random one in each episode."""
         self._mask: NDArray[np.bool_] | None = None
@@ -79,7 +79,7 @@ class OneRole(gymnasium.Env[object, object]):
         """Replace what the other agents do, from the next reset on; see `rlsdk_pettingzoo.players.players_of`."""
         others = [agent for agent in self.task.possible_agents if [agent] != self.candidates]
         spaces = {agent: self.task.action_space(agent) for agent in others}
-        self._next_players = players_of(opponents, spaces, deterministic=self._deterministic)
+        self.next_players = players_of(opponents, spaces, deterministic=self._deterministic)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -91,7 +91,7 @@ class OneRole(gymnasium.Env[object, object]):
     def _begin(self, options: dict[str, Any] | None = None) -> tuple[object, dict[str, object]]:
         """Begin the episode whose seed is `_episode`."""
         random, self._actions = np.random.default_rng(self._episode), []
-        self._players = self._next_players  # those of a running game stay until its end
+        self._players = self.next_players  # those of a running game stay until its end
         self.agent = self.candidates[int(random.integers(len(self.candidates)))]
         for player in self._players.values():
             player.begin(int(random.integers(2**31)))
@@ -132,7 +132,7 @@ class OneRole(gymnasium.Env[object, object]):
             None if mask is None else checked_mask(mask, self._spaces[1], f"task {self.name!r}, {self.agent!r}")
         )
         if self._mask is not None and not choices_allowed(self._mask, self._spaces[1]) and (terminated or truncated):
-            self._mask = np.ones_like(self._mask)  # nobody acts after the end
+            self._mask = np.ones_like(self._mask)  # no action follows the end
         return seen, float(reward), bool(terminated), bool(truncated), dict(info)
 
     def _ask(self, call: Any, what: str) -> Any:
@@ -162,7 +162,7 @@ class OneRole(gymnasium.Env[object, object]):
         actions = [np.asarray(action) for action in self._actions]
         state = {"episode": self._episode, "actions": actions, "seen": self._digest()}
         other = type(self)(self._make, self.name, role=ANY, opponents=RANDOM)
-        other.candidates, other._next_players = (
+        other.candidates, other.next_players = (
             self.candidates,
             {name: own.fresh() for name, own in self._players.items()},
         )

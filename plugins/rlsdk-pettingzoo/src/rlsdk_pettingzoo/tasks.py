@@ -114,8 +114,8 @@ def _converted(made: Task, source: object, form: str) -> Task:
         return made if is_aec else conversions.parallel_to_aec(made)
     if is_aec and not made.metadata.get("is_parallelizable", False):
         raise EnvironmentFault(
-            f"in task {name!r} agents act one after another (is_parallelizable is False in its metadata), so they cannot act at"
-            f" once; train one role against others: the id 'pettingzoo-role/{name}', or rlsdk_pettingzoo.make_role_env"
+            f"in task {name!r} agents act one after another (is_parallelizable is False in its metadata), not all in each"
+            f" step; train one role against others: the id 'pettingzoo-role/{name}', or rlsdk_pettingzoo.make_role_env"
         )
     return conversions.aec_to_parallel(made) if is_aec else made
 
