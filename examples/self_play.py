@@ -1,6 +1,6 @@
 """Self-play: an agent learns tic-tac-toe against stored copies of itself.
 
-Run it: `python examples/self_play.py` (about half a minute). It needs rlsdk-maskable-ppo and rlsdk-pettingzoo[classic]. After each
+Run it: `python examples/self_play.py` (half a minute). It needs rlsdk-maskable-ppo and rlsdk-pettingzoo[classic]. After each
 round the agent is stored, and each environment gets one of the stored agents as the opponent of the next round. It prints how
 many of 200 games the agent wins and loses against random moves.
 """
@@ -22,7 +22,7 @@ TASK, COPIES = "tictactoe_v3", 8
 
 
 def shares(model: Any, games: int) -> tuple[float, float]:
-    """The shares of games that the agent wins and loses against random moves. It begins every second game or so."""
+    """The shares of games that the agent wins and loses against random moves. Chance decides who begins."""
     returns = np.array(run_episodes(model, make_role_env(TASK), games, seed=1).returns)
     return float((returns > 0).mean()), float((returns < 0).mean())
 
