@@ -52,6 +52,22 @@ def test_residual_blocks_equal_the_formula(blocks: int) -> None:
     np.testing.assert_allclose(network(seen).detach().numpy(), residual(weights_of(network), seen.numpy()), rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("kind", "small"), [(MlpNetwork, {"net_arch": [5]}), (SimbaNetwork, {"width": 6, "blocks": 1})]
+)
+@pytest.mark.parametrize("actions", [0, 2])
+def test_networks_read_the_entries_that_keys_lists(kind: Any, small: dict[str, Any], actions: int) -> None:
+    """They equal a network of these entries alone."""
+    sizes = (actions, 4) if actions else (4,)
+    torch.manual_seed(0)
+    network = kind(NESTED, *sizes, keys=["a"], **small)
+    torch.manual_seed(0)
+    alone = kind(NESTED["a"], *sizes, **small)
+    seen = {"a": torch.randn(7, 2, 2), "b": (torch.randn(7, 3),)}
+    given = (torch.randn(7, 2),) if actions else ()
+    assert torch.equal(network(seen, *given), alone(seen["a"], *given))
+
+
 def test_the_sizes_of_simba_are_those_of_the_paper() -> None:
     actor, critic = SimbaNetwork(SPACE, 4), SimbaNetwork(SPACE, 2, 1)
     assert (len(actor.blocks), actor.embedding.out_features) == (1, 128)
