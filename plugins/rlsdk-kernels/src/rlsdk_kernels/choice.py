@@ -29,6 +29,7 @@ from rlsdk_kernels.compiled_library import has_avx2, may_compile
 if TYPE_CHECKING:
     from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
     from rlsdk_kernels.compiled_policy import CompiledPolicyLoss
+    from rlsdk_kernels.compiled_renorm import CompiledRenorm
     from rlsdk_kernels.compiled_steps import CompiledPolicySteps
     from rlsdk_kernels.compiled_vectors import Normalization
     from rlsdk_kernels.cuda_graphs import GraphedTransition
@@ -71,7 +72,7 @@ def dense_network(
     hooked: bool,
     reference: ReferenceT,
     member: int | None = None,
-) -> ReferenceT | DenseLayers:
+) -> ReferenceT | DenseLayers | CompiledRenorm:
     """Return the kernel for layers that follow an encoder.
 
     Args:
@@ -83,11 +84,23 @@ def dense_network(
         member: the index of one member of an ensemble, to evaluate it alone; None: all.
     """
     name = backend_name(choice)
-    if hooked or name is None or next(encoder.parameters(), None) is not None or not is_dense(modules):
+    if hooked or name is None or next(encoder.parameters(), None) is not None:
         return reference
+    if not is_dense(modules):
+        return reference if member is not None else _renormalized(modules, choice, reference)
     from rlsdk_kernels.dense_choice import dense_of
 
     return dense_of(modules, name, member)
+
+
+def _renormalized(
+    modules: Sequence[nn.Module], choice: KernelChoice, reference: ReferenceT
+) -> ReferenceT | CompiledRenorm:
+    """Return the kernel for layers with batch renormalization. It is faster than autograd at any width."""
+    from rlsdk_kernels.compiled_renorm import CompiledRenorm, is_renormalized
+
+    fits = choice.setting == "auto" and may_compile() and is_renormalized(modules)
+    return CompiledRenorm(modules) if fits else reference
 
 
 def dense_acting(

@@ -73,6 +73,16 @@ class Layer(ctypes.Structure):
     _fields_ = (*fields(POINTER, "weight bias"), *fields(COUNT, "inputs outputs activation by_inputs"))
 
 
+class Norm(ctypes.Structure):
+    """The normalization of a layer's inputs, as `renorm.c` declares it."""
+
+    _fields_ = (
+        *fields(POINTER, "scale bias mean variance passes"),
+        *fields(COUNT, "warm_up"),
+        *fields(c_float, "momentum eps"),
+    )
+
+
 class Network(ctypes.Structure):
     """A network with its gradients, as `dense.h` declares it."""
 
@@ -145,6 +155,8 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "normalize": (POINTER, COUNT, COUNT, POINTER, POINTER, c_float, POINTER),
     "counted_step": (POINTER, POINTER),
     "use_threads": (COUNT, POINTER),
+    "renorm_forward": (POINTER, POINTER, COUNT, COUNT, POINTER, COUNT, COUNT, POINTER, POINTER),
+    "renorm_backward": (POINTER, POINTER, *[COUNT] * 4, *[POINTER] * 5),
     "policy_steps": (POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER),
 }
 """The arguments of each function. Those that allocate memory or check actions return 0 if they succeed."""
