@@ -16,6 +16,7 @@ from rlsdk.errors import UsageError
 from rlsdk.kernels import KernelChoice
 from rlsdk.kernels.factory import compiled_off, kernels_off
 from rlsdk.networks import EnsembleMLP, flatten_parameters, mlp
+from rlsdk.runtime import limited_threads
 from rlsdk_crossq import CrossQ
 from rlsdk_crossq.config import CrossQPolicyConfig
 from rlsdk_crossq.layers import BatchRenorm, batch_statistics
@@ -136,6 +137,23 @@ def test_a_constant_feature_has_the_gradient_of_torch() -> None:
     for parameter, gradient in zip(own.parameters(), expected, strict=True):
         assert parameter.grad is not None
         close(parameter.grad, gradient)
+
+
+def test_two_threads_compute_the_same() -> None:
+    torch.manual_seed(0)
+    own, x = network([20, 256, 200, 1], 3), torch.randn(128, 20)
+
+    def computed() -> list[Tensor]:
+        copied = copy.deepcopy(own)
+        flatten_parameters(list(copied.parameters()))
+        with batch_statistics(copied):
+            outputs, learn = CompiledRenorm(list(copied)).evaluate(x)
+            learn(outputs)
+        return [outputs, *copied.buffers(), *(p.grad for p in copied.parameters() if p.grad is not None)]
+
+    alone = computed()
+    with limited_threads(2):
+        assert all(map(torch.equal, alone, computed()))
 
 
 def made(**settings: Any) -> CrossQ:

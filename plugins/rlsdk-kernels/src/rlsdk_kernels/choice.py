@@ -86,11 +86,18 @@ def dense_network(
     name = backend_name(choice)
     if hooked or name is None or next(encoder.parameters(), None) is not None:
         return reference
-    if not is_dense(modules):
+    if not is_dense(modules) and not _is_normalized(modules, name):
         return reference if member is not None else _renormalized(modules, choice, reference)
     from rlsdk_kernels.dense_choice import dense_of
 
     return dense_of(modules, name, member)
+
+
+def _is_normalized(modules: Sequence[nn.Module], name: str) -> bool:
+    """Whether modules are dense layers with layer normalization, which only compiled code evaluates."""
+    from rlsdk_kernels.dense_choice import can_be_compiled
+
+    return name == "compiled" and can_be_compiled(modules)
 
 
 def _renormalized(
@@ -111,8 +118,10 @@ def dense_acting(
     reference: Callable[[Tensor], Tensor],
 ) -> Callable[[Tensor], Tensor]:
     """Return the function that computes raw outputs [N, O] without graph from encoded observations [N, I]."""
-    off = hooked or backend_name(choice) is None
-    if off or next(encoder.parameters(), None) is not None or not is_dense(modules):
+    name = backend_name(choice)
+    if hooked or name is None or next(encoder.parameters(), None) is not None:
+        return reference
+    if not is_dense(modules) and not _is_normalized(modules, name):
         return reference
     from rlsdk_kernels.dense_acting import DenseActing
 
@@ -128,8 +137,10 @@ def greedy_acting(
     values_per_action: int,
 ) -> GreedyActing | None:
     """Return the kernel for acting greedily; None if no kernel fits, for example without dense layers."""
-    off = hooked or backend_name(choice) is None
-    if off or next(encoder.parameters(), None) is not None or not is_dense(modules):
+    name = backend_name(choice)
+    if hooked or name is None or next(encoder.parameters(), None) is not None:
+        return None
+    if not is_dense(modules) and not _is_normalized(modules, name):
         return None
     from rlsdk_kernels.dense_acting import GreedyActing
 
@@ -257,6 +268,10 @@ def optimizer_step(
         from rlsdk_kernels.optimizer_steps import RmspropKernel
 
         return RmspropKernel(optimizer, flat).step
+    if choice == "radam":
+        from rlsdk_kernels.optimizer_steps import RadamKernel
+
+        return RadamKernel(optimizer, flat).step
     return lambda *_: False
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import is_hooked, is_linear
+from rlsdk.kernels import is_dense, is_hooked, is_linear
 from rlsdk_kernels.compiled_dense import CompiledDense, Places, exhausted, kept_memory
 from rlsdk_kernels.compiled_library import Norm, as_floats, loaded_library, places
 from rlsdk_kernels.dense_choice import can_be_compiled
@@ -34,7 +34,7 @@ def is_renormalized(modules: Sequence[nn.Module]) -> bool:
     """Whether modules are linear layers and activations that compiled code evaluates, with batch renormalization before each
     linear layer."""
     norms, others = divided(modules)
-    last = bool(others) and is_linear(others[-1])
+    last = bool(others) and is_linear(others[-1]) and is_dense(others)
     if not norms or not last or not can_be_compiled(others) or any(map(is_hooked, norms)):
         return False
     linear = [module for module in others if is_linear(module)]
