@@ -222,7 +222,7 @@ def test_what_compiled_code_must_not_read_is_refused() -> None:
         kernel.evaluate(x[:, :2])
     scale: Any = own[0].scale
     scale.grad = torch.zeros(3, 2).T
-    with pytest.raises(UsageError, match=r"it must be contiguous float32 \[2, 3\]"):
+    with pytest.raises(UsageError, match="a gradient of a normalization is not contiguous float32"):
         learn(torch.ones_like(outputs))
     own[0].mean = own[0].mean.double()
     with pytest.raises(UsageError, match="numbers of a batch normalization became another dtype"):

@@ -83,31 +83,27 @@ def dense_network(
         reference: evaluates the network by calling its modules.
         member: the index of one member of an ensemble, to evaluate it alone; None: all.
     """
-    name = backend_name(choice)
-    if hooked or name is None or next(encoder.parameters(), None) is not None:
+    if (name := _backend_of(modules, encoder, choice, hooked)) is not None:
+        from rlsdk_kernels.dense_choice import dense_of
+
+        return dense_of(modules, name, member)
+    if hooked or member is not None or choice.setting != "auto" or not may_compile():
         return reference
-    if not is_dense(modules) and not _is_normalized(modules, name):
-        return reference if member is not None else _renormalized(modules, choice, reference)
-    from rlsdk_kernels.dense_choice import dense_of
-
-    return dense_of(modules, name, member)
-
-
-def _is_normalized(modules: Sequence[nn.Module], name: str) -> bool:
-    """Whether modules are dense layers with layer normalization, which only compiled code evaluates."""
-    from rlsdk_kernels.dense_choice import can_be_compiled
-
-    return name == "compiled" and can_be_compiled(modules)
-
-
-def _renormalized(
-    modules: Sequence[nn.Module], choice: KernelChoice, reference: ReferenceT
-) -> ReferenceT | CompiledRenorm:
-    """Return the kernel for layers with batch renormalization. It is faster than autograd at any width."""
     from rlsdk_kernels.compiled_renorm import CompiledRenorm, is_renormalized
 
-    fits = choice.setting == "auto" and may_compile() and is_renormalized(modules)
-    return CompiledRenorm(modules) if fits else reference
+    alone = next(encoder.parameters(), None) is None
+    return CompiledRenorm(modules) if alone and is_renormalized(modules) else reference
+
+
+def _backend_of(modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool) -> str | None:
+    """Return the name of the fastest backend for layers that follow an encoder; None: no kernel of dense layers fits."""
+    name = None if hooked or next(encoder.parameters(), None) is not None else backend_name(choice)
+    if name is None or is_dense(modules):
+        return name
+    from rlsdk_kernels.dense_choice import can_be_compiled
+
+    # with layer normalization
+    return name if name == "compiled" and can_be_compiled(modules) else None
 
 
 def dense_acting(
@@ -118,10 +114,7 @@ def dense_acting(
     reference: Callable[[Tensor], Tensor],
 ) -> Callable[[Tensor], Tensor]:
     """Return the function that computes raw outputs [N, O] without graph from encoded observations [N, I]."""
-    name = backend_name(choice)
-    if hooked or name is None or next(encoder.parameters(), None) is not None:
-        return reference
-    if not is_dense(modules) and not _is_normalized(modules, name):
+    if _backend_of(modules, encoder, choice, hooked) is None:
         return reference
     from rlsdk_kernels.dense_acting import DenseActing
 
@@ -137,10 +130,7 @@ def greedy_acting(
     values_per_action: int,
 ) -> GreedyActing | None:
     """Return the kernel for acting greedily; None if no kernel fits, for example without dense layers."""
-    name = backend_name(choice)
-    if hooked or name is None or next(encoder.parameters(), None) is not None:
-        return None
-    if not is_dense(modules) and not _is_normalized(modules, name):
+    if _backend_of(modules, encoder, choice, hooked) is None:
         return None
     from rlsdk_kernels.dense_acting import GreedyActing
 

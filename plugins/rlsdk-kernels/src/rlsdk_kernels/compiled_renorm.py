@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ from rlsdk_kernels.dense_choice import can_be_compiled
 from rlsdk_kernels.memory import Memory, require_memory
 
 _grad = attrgetter("grad")
+_tensors, _learned = attrgetter("scale", "bias", "mean", "variance", "passes"), attrgetter("scale", "bias")
+_options = attrgetter("warm_up", "momentum", "eps")
 Vjp = Callable[[Tensor, Places | None, Places | None, int | None], None]
 """A function of the gradient with respect to outputs, and of the addresses of the gradients of layers, of normalizations and of
 inputs, or None."""
@@ -52,19 +54,12 @@ def _is_renorm(module: nn.Module) -> bool:
     return bool(type(module).__dict__.get("is_batch_renorm", False))
 
 
-def _tensors(norm: Any) -> list[Tensor]:
-    return [norm.scale, norm.bias, norm.mean, norm.variance]
-
-
-def _fits(norm: Any, linear: Any) -> bool:
+def _fits(norm: nn.Module, linear: nn.Module) -> bool:
     """Whether the tensors of a normalization have the shape of the inputs of a linear layer."""
-    weight = linear.weight
+    weight, (*tensors, passes) = cast("Tensor", linear.weight), _tensors(norm)
     shape = weight.shape[:2] if weight.dim() == 3 else weight.shape[1:]
-    return (
-        all(tensor.shape == shape and tensor.dtype is torch.float32 and tensor.is_cpu for tensor in _tensors(norm))
-        and norm.passes.dtype is torch.int64
-        and norm.passes.is_cpu
-    )
+    fit = all(tensor.shape == shape and tensor.dtype is torch.float32 and tensor.is_cpu for tensor in tensors)
+    return fit and passes.dtype is torch.int64 and passes.is_cpu
 
 
 class CompiledRenorm:
@@ -83,9 +78,8 @@ class CompiledRenorm:
         first = self.dense.parameters[0]
         self._members, self._count = len(first) if first.dim() == 3 else 1, len(self.norms)
         self._lead = first.shape[:1] if first.dim() == 3 else first.shape[:0]
-        self._size = sum(cast("Tensor", norm.mean).shape[-1] for norm in self.norms)
-        self._learned = [cast("nn.Parameter", p) for norm in self.norms for p in (norm.scale, norm.bias)]
-        self._shapes = [parameter.shape for parameter in self._learned]
+        self._learned: list[nn.Parameter] = [parameter for norm in self.norms for parameter in _learned(norm)]
+        self._size = sum(parameter.shape[-1] for parameter in self._learned[::2])
         self._known: tuple[Memory, ctypes.Array[Norm]] = Memory(), (Norm * 0)()
         self._gradients: tuple[Memory, Places] = Memory(), places(())
 
@@ -140,39 +134,36 @@ class CompiledRenorm:
         Raises:
             UsageError: numbers have another shape, dtype, device or layout, or have lost their memory.
         """
-        own, (before, found) = [t for norm in self.norms for t in (*_tensors(norm), norm.passes)], self._known
-        if before.is_that_of(cast("list[Tensor]", own)):
+        own: list[Tensor] = [tensor for norm in self.norms for tensor in _tensors(norm)]
+        before, found = self._known
+        if before.is_that_of(own):
             return found
-        linear = [module for module in self.dense.modules if is_linear(module)]
-        tensors = [tensor for norm in self.norms for tensor in _tensors(norm)]
-        if not all(map(_fits, self.norms, linear)) or not all(tensor.is_contiguous() for tensor in tensors):
+        if not all(map(_fits, self.norms, self.dense.linear)) or not all(map(Tensor.is_contiguous, own)):
             raise UsageError(
                 "numbers of a batch normalization became another dtype, device, shape or layout; they must stay contiguous"
                 " float32 on cpu: call policy.float(), and choose the device when the agent is made or loaded"
             )
-        require_memory(cast("list[Tensor]", own))
+        require_memory(own)
         described = [self._norm(norm, member) for member in range(self._members) for norm in self.norms]
         found = (Norm * len(described))(*described)
-        found.memory = kept_memory(cast("list[Tensor]", own))  # type: ignore[attr-defined]
-        self._known = Memory(cast("list[Tensor]", own)), found  # one assignment, because several threads may predict
+        found.memory = kept_memory(own)  # type: ignore[attr-defined]
+        self._known = Memory(own), found  # one assignment, because several threads may predict
         return found
 
-    def _norm(self, norm: Any, member: int) -> Norm:
-        tensors = [tensor.detach()[member] if self._lead else tensor for tensor in _tensors(norm)]
-        addresses = *map(Tensor.data_ptr, tensors), norm.passes.data_ptr()
-        return Norm(*addresses, norm.warm_up, norm.momentum, norm.eps)
+    def _norm(self, norm: nn.Module, member: int) -> Norm:
+        *tensors, passes = _tensors(norm)
+        own = (tensor.detach()[member] if self._lead else tensor for tensor in tensors)
+        return Norm(*map(Tensor.data_ptr, own), passes.data_ptr(), *_options(norm))
 
     def _norm_gradients(self) -> Places:
         """The addresses of the `grad` of scale and bias of each member's normalizations."""
         own: list[Tensor] = list(map(_grad, self._learned))
         if not self._gradients[0].is_that_of(own):
             require_memory(own)
-            for grad, shape in zip(own, self._shapes, strict=True):
-                if grad.shape != shape or as_floats(grad) is not grad:
-                    raise UsageError(
-                        f"a gradient is {grad.dtype} {list(grad.shape)}; it must be contiguous float32 {list(shape)}: call"
-                        " zero_grad() of the optimizer"
-                    )
+            if any(as_floats(grad) is not grad for grad in own):
+                raise UsageError(
+                    "a gradient of a normalization is not contiguous float32: call zero_grad() of the optimizer"
+                )
             members = range(self._members)
             parts = [grad[member] if self._lead else grad for member in members for grad in own]
             self._gradients = Memory(own), places(parts)

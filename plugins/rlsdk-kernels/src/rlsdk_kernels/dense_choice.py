@@ -45,22 +45,12 @@ def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
 
 def _norms_fit(modules: Sequence[nn.Module]) -> bool:
     """Whether all layer normalizations follow linear layers of one network, not the last, and have scale and shift."""
-    norms, linear = norms_of(modules), [module for module in modules if is_linear(module)]
-    if len(modules) == len(without_norms(modules)):
-        return True
-    if norms[-1] is not None or len(modules) - len(without_norms(modules)) > len(norms) - norms.count(None):
+    linear = [module for module in modules if is_linear(module)]
+    pairs = [(norm, layer) for norm, layer in zip(norms_of(modules), linear, strict=True) if norm is not None]
+    if len(pairs) < len(modules) - len(without_norms(modules)) or any(layer is linear[-1] for _, layer in pairs):
         return False
-    for norm, layer in zip(norms, linear, strict=True):
-        own = () if norm is None else (norm.weight, norm.bias)
-        if any(
-            not isinstance(p, nn.Parameter)
-            or p.dtype is not torch.float32
-            or not p.is_cpu
-            or p.shape != cast("nn.Parameter", layer.weight).shape[:-1]
-            for p in own
-        ):
-            return False
-    return True
+    own = [(p, cast("nn.Parameter", layer.bias).shape) for norm, layer in pairs for p in (norm.weight, norm.bias)]
+    return all(isinstance(p, nn.Parameter) and p.is_cpu and p.dtype is torch.float32 and p.shape == s for p, s in own)
 
 
 def dense_of(modules: Iterable[nn.Module], name: str, member: int | None = None) -> DenseLayers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -68,20 +68,8 @@ class RmspropKernel:
         """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
 
         Returns False, without a step, if the result might differ."""
-        groups, gradients = optimizer.param_groups, self.flat.grad
-        options = groups[0]
-        if (
-            optimizer is not self.optimizer
-            or not moments
-            or gradients is None
-            or any(options[name] for name in UNUSUAL)
-        ):
-            return False
-        if (
-            len(groups) > 1
-            or options["params"][0] is not self.flat
-            or any(getattr(optimizer, name, True) for name in HOOKS)
-        ):
+        options, gradients = optimizer.param_groups[0], self.flat.grad
+        if gradients is None or not _is_plain(self.optimizer, optimizer, self.flat, moments, UNUSUAL):
             return False
         alpha, square = options["alpha"], moments["square_avg"]
         moments["step"] += 1
@@ -89,6 +77,20 @@ class RmspropKernel:
             square.mul_(alpha).addcmul_(gradients, gradients, value=1 - alpha)
             self.flat.addcdiv_(gradients, square.sqrt().add_(options["eps"]), value=-options["lr"])
         return True
+
+
+def _is_plain(
+    own: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
+    flat: nn.Parameter,
+    moments: Mapping[str, Tensor],
+    unusual: Sequence[str],
+) -> bool:
+    """Whether `optimizer` is `own`, has state and only the parameter `flat` [D], and neither `unusual` options nor hooks."""
+    options, *others = optimizer.param_groups
+    if optimizer is not own or not moments or others or options["params"][0] is not flat:
+        return False
+    return not any(options[name] for name in unusual) and not any(getattr(optimizer, name, True) for name in HOOKS)
 
 
 # RAdam for one vector of parameters, in one call of compiled code instead of some ten of torch. Source: Liu et al. 2020,
@@ -104,20 +106,15 @@ class RadamKernel:
         """`flat`, float [D], is the only parameter of `optimizer`."""
         self.optimizer, self.flat = optimizer, flat
 
-    def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
+    def step(self, optimizer: torch.optim.Optimizer, moments: MutableMapping[str, Tensor]) -> bool:
         """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
 
         Returns False, without a step, if compiled code cannot make it."""
-        groups, gradients = optimizer.param_groups, self.flat.grad
-        options = groups[0]
-        if optimizer is not self.optimizer or not moments or gradients is None or not may_compile():
-            return False
-        if len(groups) > 1 or options["params"][0] is not self.flat or isinstance(options["lr"], Tensor):
-            return False
-        if any(options[name] for name in UNUSUAL_OF_RADAM) or any(getattr(optimizer, name, True) for name in HOOKS):
+        options, gradients = optimizer.param_groups[0], self.flat.grad
+        if gradients is None or not _is_plain(self.optimizer, optimizer, self.flat, moments, UNUSUAL_OF_RADAM):
             return False
         vectors = self.flat.detach(), gradients, moments["exp_avg"], moments["exp_avg_sq"]
-        if not fits(vectors, self.flat.numel()):
+        if isinstance(options["lr"], Tensor) or not may_compile() or not fits(vectors, self.flat.numel()):
             return False
         moments["step"] += 1
         numbers = options["lr"], *options["betas"], options["eps"]
