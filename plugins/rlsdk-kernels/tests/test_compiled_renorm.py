@@ -195,13 +195,17 @@ def test_copies_have_their_own_statistics() -> None:
 
 
 def test_other_layers_are_left_to_torch() -> None:
-    choice, reference = KernelChoice(width=8, rows=8), object()
+    reference = object()
 
-    def chosen(*modules: nn.Module) -> object:
-        return factory.dense_network(list(modules), nn.Identity(), choice, False, reference)
+    def chosen(*modules: nn.Module, encoder: nn.Module | None = None, device: str = "cpu") -> object:
+        given = KernelChoice(width=8, rows=8, device=device)
+        return factory.dense_network(list(modules), encoder or nn.Identity(), given, False, reference)
 
     own = list(network([3, 8, 1], 2))
     assert isinstance(chosen(*own), CompiledRenorm)
+    assert chosen(*own, device="cuda") is reference
+    assert chosen(*own, encoder=nn.Linear(3, 3)) is reference, "it is trained too"
+    assert factory.dense_network(own, nn.Identity(), KernelChoice(width=8), False, reference, 0) is reference
     assert chosen(*own[1:]) is reference, "the first layer has no normalization"
     assert chosen(*own[:-1]) is reference
     assert chosen(*own, nn.ReLU()) is reference
