@@ -44,6 +44,13 @@ def test_dense_layers_equal_the_formula(layer_norm: bool, activation: str, net_a
     wanted = dense(weights_of(network), torch.cat([seen, action], 1).numpy(), activation)
     np.testing.assert_allclose(network(seen, action).detach().numpy(), wanted, rtol=1e-12)
     assert wanted.shape == (7, 4)
+    # without dropout, compiled code computes them, if there is any
+    single, given = deepcopy(network).float(), (seen.float(), action.float())
+    found, gradient = single(*given), torch.autograd.grad
+    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-4, atol=1e-4)
+    exact = gradient(network(seen, action).square().sum(), list(network.parameters()))
+    for own, expected in zip(gradient(found.square().sum(), list(single.parameters())), exact, strict=True):
+        torch.testing.assert_close(own.double(), expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()) + 1e-5)
 
 
 @pytest.mark.parametrize("blocks", [1, 3])

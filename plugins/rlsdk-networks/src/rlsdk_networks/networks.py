@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import relu
 
 from rlsdk.errors import SettingsError, shown
+from rlsdk.networks import Layers
 from rlsdk.records import Features
 from rlsdk.settings import as_net_arch
 
@@ -169,25 +170,24 @@ class MlpNetwork(nn.Module):
             raise SettingsError(f"net_arch = {shown(net_arch, 60)} must be a list of layer widths, such as [256, 256]")
         if not isinstance(layer_norm, bool):
             raise SettingsError(f"layer_norm = {shown(layer_norm, 60)} must be true or false")
-        self.activation = ACTIVATIONS[activation_fn]()
-        self.hidden, self.norms, self.dropouts = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        layers = list[nn.Module]()
         for width in table[""]:
-            self.hidden.append(nn.Linear(inputs, width))
-            self.norms.append(nn.LayerNorm(width) if layer_norm else nn.Identity())
-            self.dropouts.extend([SeededDropout(rate)] if rate else [])
+            layers += [nn.Linear(inputs, width), *([SeededDropout(rate)] if rate else [])]
+            layers += [*([nn.LayerNorm(width)] if layer_norm else []), ACTIVATIONS[activation_fn]()]
             inputs = width
-        self.output = nn.Linear(inputs, outputs)
+        self.layers, self.output = nn.Sequential(*layers), nn.Linear(inputs, outputs)
+        # compiled code draws no random zeros
+        self._evaluate = None if rate else Layers(self, "layers", "output")
 
     def forward(self, observations: Features, actions: Tensor | None = None) -> Tensor:
         """Preprocessed observations [N, ..] and, for a critic, actions [N, A] -> float [N, outputs]."""
         x = flattened(observations, actions, self.keys)
         # targets of DroQ have dropout too (algorithm 2); a target network is in evaluation mode, and its weights are frozen
         active = self.training or (actions is not None and not self.output.weight.requires_grad)
-        for k, (linear, norm) in enumerate(zip(self.hidden, self.norms, strict=True)):
-            x = linear(x)
-            if len(self.dropouts):
-                x = self.dropouts[k](x, active)
-            x = self.activation(norm(x))
+        if self._evaluate is not None:
+            return self._evaluate(x)
+        for layer in self.layers:
+            x = layer(x, active) if isinstance(layer, SeededDropout) else layer(x)
         found: Tensor = self.output(x)
         return found
 
