@@ -265,7 +265,7 @@ def _make_from_text(text: str, kwargs: Mapping[str, object]) -> object:
     return instance
 
 
-PACKAGES: Mapping[str, str] = {"rlsdk": "rlsdk-envs"}
+PACKAGES: Mapping[str, str] = {"rlsdk": "rlsdk-envs", "brax": "rlsdk-jax", "gymnax": "rlsdk-jax"}
 """Namespace of ids that another package of this project offers -> that package."""
 
 

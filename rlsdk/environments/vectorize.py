@@ -30,7 +30,7 @@ from rlsdk.settings.load import environment_id, text_of
 NATIVE, ASYNC = "native", "async"
 VECTORIZATIONS = ("auto", "sync", ASYNC, NATIVE)
 ENVS, PARALLEL = "rlsdk-envs", executors.PARALLEL
-PACKAGES = {"c": ENVS, "torch": ENVS, ASYNC: PARALLEL, **executors.PACKAGES}
+PACKAGES = {"c": ENVS, "torch": ENVS, "jax": "rlsdk-jax", ASYNC: PARALLEL, **executors.PACKAGES}
 """Vectorization -> the package of this project that offers it."""
 WORTH_PROCESSES = 700e-6
 """Processes are used when stepping all copies once takes longer than this time in seconds.
