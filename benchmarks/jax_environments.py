@@ -31,7 +31,10 @@ from rlsdk_envs import make_c_vec_env, make_torch_vec_env
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "plugins" / "rlsdk-jax" / "README.md"
 MARKS = "<!-- measured by python -m benchmarks.jax_environments -->", "<!-- end of environments -->"
-HEAD = "| environments | gymnax in JAX | C | torch | gymnasium's vector version | one after another |\n|---|---|---|---|---|---|"
+HEAD = (
+    "| environments | gymnax in JAX | C | torch | gymnasium's vector version | one after another |\n"
+    "|---|---|---|---|---|---|"
+)
 COPIES = (16, 128, 1024, 8192)
 SECONDS = 0.5
 """The processor time of one measurement."""

@@ -37,7 +37,9 @@ sys.meta_path.insert(0, Missing())
 """
 
 
-@pytest.mark.parametrize(("package", "extra"), [("jax", "jax"), ("gymnax", "gymnax")])
+@pytest.mark.parametrize(
+    ("package", "extra"), [("jax", "jax"), pytest.param("gymnax", "gymnax", marks=pytest.mark.full)]
+)
 def test_a_missing_package_is_one_line(package: str, extra: str, tmp_path: Path) -> None:
     if package == "gymnax":
         pytest.importorskip("jax")
@@ -99,6 +101,7 @@ def test_cartpole_of_gymnax_is_that_of_gymnasium() -> None:
     assert ends > 20
 
 
+@pytest.mark.full
 def test_a_run_of_the_command_line_and_its_resumption(tmp_path: Path) -> None:
     """A run, the same run in two parts, and an evaluation of its agent, whose file names the environment."""
     pytest.importorskip("gymnax")
@@ -132,7 +135,7 @@ def test_brax_steps_and_resumes() -> None:
         make_vec_env(create("fast"), 3, vectorization="jax")
     assert make_vec_env(get_environment("fast"), 3, vectorization="jax").num_envs == 3
     with pytest.raises(SettingsError, match=r"cannot be made: .*'speed'"):
-        make_vec_env("brax/fast?speed=2", 3, vectorization="jax")
+        make_vec_env("brax/inverted_pendulum?speed=2", 3, vectorization="jax")
 
 
 def test_a_forked_process_is_refused() -> None:

@@ -274,6 +274,7 @@ def test_a_state_of_another_environment_is_refused() -> None:
         env.set_state({})
 
 
+@pytest.mark.full
 def test_training_continues_from_a_file_in_the_middle_of_episodes(tmp_path: Path) -> None:
     def agent() -> Any:
         return rlsdk.make("ppo", env=walks(4, None), policy="MultiInputPolicy", n_steps=7, batch_size=14, seed=5)
@@ -285,7 +286,9 @@ def test_training_continues_from_a_file_in_the_middle_of_episodes(tmp_path: Path
     assert exact_weights(whole) == exact_weights(half)
 
 
-@pytest.mark.parametrize("name", ["ppo", "recurrent-ppo", "sac"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=pytest.mark.full) for name in ("recurrent-ppo", "sac")), "ppo"]
+)
 def test_algorithms_train(name: str) -> None:
     """Agents with the same seed get the same weights. `make_vec_env` takes an environment that exists, too."""
     settings: dict[str, Any] = {"policy": "MultiInputLstmPolicy" if name == "recurrent-ppo" else "MultiInputPolicy"}
