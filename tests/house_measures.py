@@ -30,6 +30,7 @@ ADDED_LATER = (
     "rlsdk-discrete-sac",
     "rlsdk-iql",
     "rlsdk-jax",
+    "rlsdk-lerobot",
     "rlsdk-networks",
     "rlsdk-pqn",
 )

@@ -19,8 +19,18 @@ from typing import Any, NamedTuple, TypeAlias
 import gymnasium
 import numpy as np
 
-from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, message_of, one_line, shown, suggest
+from rlsdk.errors import (
+    EnvironmentFault,
+    RlsdkError,
+    SettingsError,
+    UnsupportedSpaceError,
+    message_of,
+    one_line,
+    shown,
+    suggest,
+)
 from rlsdk.runtime import pip_install
+from rlsdk_jax.hooks import BRAX
 
 Array: TypeAlias = Any  # a jax.Array; JAX may be missing, so its types cannot be used
 Tree: TypeAlias = Any  # arrays in dicts, tuples and other classes that JAX knows
@@ -153,9 +163,17 @@ def _named(identity: str, settings: Settings) -> tuple[Any, Settings]:
         return made, {key: value for key, value in settings.items() if key in fields}
     if namespace == "brax":
         package = imported("brax.envs")
-        _require_known(name, package._envs, "brax")  # brax has no public list
+
+        def of_brax(**own: object) -> Any:
+            try:
+                return package.get_environment(name, **own)
+            except KeyError as error:
+                if error.args == (name,):  # brax has no public list of its environments, which programs may extend
+                    _require_known(name, {*BRAX} - {name}, "brax")
+                raise
+
         with quiet():
-            return _made(package.get_environment, {"env_name": name, **settings}, identity), {}
+            return _made(of_brax, settings, identity), {}
     raise EnvironmentFault(
         f"{shown(identity, 100)} is not an environment in JAX; give an id such as 'gymnax/CartPole-v1' or 'brax/reacher', or"
         " an environment with the interface of gymnax or brax"
@@ -173,6 +191,8 @@ def _made(make: Any, settings: Settings, name: str, fields: tuple[str, ...] = ()
         raise EnvironmentFault(f"{name} is neither an id of gymnax or brax nor an environment with their interface")
     try:
         return make(**settings)
+    except RlsdkError:
+        raise
     except TypeError as error:
         hint = f"; parameters: {', '.join(fields)}" if fields else ""
         raise SettingsError(f"environment {name} cannot be made: {one_line(message_of(error), 200)}{hint}") from None
@@ -190,7 +210,7 @@ def _require_rows(env: Any, name: str) -> None:
         # a wrapper of gymnax passes unknown names on, so its own changes would be skipped
         if not hasattr(type(env), "step_env") or not hasattr(type(env), "reset_env"):
             raise EnvironmentFault(
-                f"environment {name!r} lacks step_env and reset_env of its own; give the environment inside its wrappers"
+                f"environment {name!r} lacks its own step_env and reset_env; give the environment inside its wrappers"
             )
         return
     layer, seen = env, 0
