@@ -254,7 +254,7 @@ class Bound:
 BOUNDS = {
     "SLOC of the core": Bound(21894, 20000),
     "files of the core": Bound(145, 160),
-    "SLOC of all packages": Bound(49712, 44000),
+    "SLOC of all packages": Bound(49706, 44000),
     "core files under 40 SLOC": Bound(2, 10),
     "import lines of the core": Bound(2195, 1800),
     "comment lines per 100 SLOC": Bound(4.2, 4, at_least=True),

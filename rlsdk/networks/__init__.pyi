@@ -13,6 +13,7 @@ from rlsdk.networks.continuous import build_squashed_actor as build_squashed_act
 from rlsdk.networks.critics import ContinuousCritics as ContinuousCritics
 from rlsdk.networks.critics import OwnCritics as OwnCritics
 from rlsdk.networks.critics import auxiliary_losses_refused as auxiliary_losses_refused
+from rlsdk.networks.critics import mean_of_smallest as mean_of_smallest
 from rlsdk.networks.critics import mean_value as mean_value
 from rlsdk.networks.critics import with_auxiliary_loss as with_auxiliary_loss
 from rlsdk.networks.discrete_values import DiscreteValuePolicy as DiscreteValuePolicy

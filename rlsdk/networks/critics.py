@@ -31,6 +31,13 @@ def mean_value(values: Tensor) -> tuple[Tensor, Tensor]:
     return values.mean(), torch.full_like(values, 1.0 / values.numel())
 
 
+def mean_of_smallest(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (the mean over rows of the smallest of C values, 0-d; its gradient), for values float [C, N, 1]."""
+    # the gradient belongs to the critic that is the smallest for this row
+    smallest, chosen = values.min(0, keepdim=True)
+    return smallest.mean(), torch.zeros_like(values).scatter_(0, chosen, 1.0 / smallest.numel())
+
+
 @explain_names
 class ContinuousCritics(nn.Module):
     """C critics of (observation features, unit action): [N, F], [N, A] -> [C, N, outputs].

@@ -121,8 +121,7 @@ class NatureEncoder(nn.Module):
 
     def _convolved(self, pixels: Tensor) -> Tensor:
         """[N, channels, height, width] -> [N, features], computed by the modules."""
-        found: Tensor = self.convolutions(pixels.float() * self.scale)
-        return found
+        return cast("Tensor", self.convolutions(pixels.float() * self.scale))
 
 
 def nature_layers(channels: int, size: Iterable[int], features_dim: int) -> tuple[nn.Sequential, nn.Sequential]:
@@ -390,8 +389,7 @@ class Preprocessor(nn.Module):
 
     def _preprocessed(self, path: str, leaf: Space, values: Tensor) -> Tensor:
         if path in self._one_hot:
-            hot: Tensor = self.one_hot[self._one_hot[path]](values)
-            return hot
+            return cast("Tensor", self.one_hot[self._one_hot[path]](values))
         if not isinstance(leaf, Box) or not leaf.is_image:
             return values.float()
         pixels = (values.movedim(-1, -3) if leaf.channels_last else values).float()

@@ -71,8 +71,7 @@ class LinearMemory(NoMemory):
         return self.linear(features), ()
 
     def sequence(self, features: Tensor, states: tuple[Tensor, ...], is_first: Tensor, starts: Tensor) -> Tensor:
-        result: Tensor = self.linear(features)
-        return result
+        return cast("Tensor", self.linear(features))
 
 
 class RecurrentMemory(nn.Module):
@@ -114,8 +113,7 @@ class RecurrentMemory(nn.Module):
         padded[place, segment] = features
         initial = forgotten(tuple(part[first_rows] for part in states), is_first[first_rows])
         latent, _ = self.cells(padded, self._packed(initial))
-        result: Tensor = latent[place, segment]
-        return result
+        return cast("Tensor", latent[place, segment])
 
     def _packed(self, state: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
         """Convert the state to torch's layout: [layers, B, H], a pair for an LSTM."""

@@ -7,10 +7,12 @@ from rlsdk.updates.clipped_policy import PolicyKernels as PolicyKernels
 from rlsdk.updates.clipped_policy import evaluator_of as evaluator_of
 from rlsdk.updates.clipped_policy import policy_kernels as policy_kernels
 from rlsdk.updates.clipped_policy import policy_loss_of as policy_loss_of
+from rlsdk.updates.continuous import UPDATES_BETWEEN_CHECKS as UPDATES_BETWEEN_CHECKS
 from rlsdk.updates.continuous import DeterministicActorCritic as DeterministicActorCritic
 from rlsdk.updates.continuous import EntropyCoefficient as EntropyCoefficient
 from rlsdk.updates.continuous import SoftActorCritic as SoftActorCritic
 from rlsdk.updates.continuous import TargetNetwork as TargetNetwork
+from rlsdk.updates.continuous import TrainedCritics as TrainedCritics
 from rlsdk.updates.continuous import random_subset as random_subset
 from rlsdk.updates.minibatches import PolicyBatch as PolicyBatch
 from rlsdk.updates.minibatches import in_order as in_order

@@ -30,6 +30,7 @@ from rlsdk.updates.optimizer import FlatOptimizer
 
 ConfigT = TypeVar("ConfigT", bound=SoftActorCriticConfig)
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
+CriticsT = TypeVar("CriticsT", bound=ContinuousCritics | OwnCritics)
 ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
 
 
@@ -79,10 +80,9 @@ class SoftActorCritic(Generic[ConfigT]):
                 collecting policy.
             SettingsError: `ent_coef` is not an entropy coefficient.
         """
-        before = self.config
-        require_noise_stays(before.action_noise, config.action_noise)
+        require_noise_stays(self.config.action_noise, config.action_noise)
         # a learned coefficient continues from its value unless the setting itself changed
-        if config.ent_coef != before.ent_coef:
+        if config.ent_coef != self.config.ent_coef:
             self.entropy.begin(config.ent_coef)
         self.entropy.target_entropy = config.target_entropy_for(self.actor.scale.size)
         self.actor.resample_every = config.sde_period
@@ -92,12 +92,8 @@ class SoftActorCritic(Generic[ConfigT]):
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions: one gradient step of each part, then an update of the target network."""
         trained = self.trained
-        # visiting the modules of a small network takes longer than its forward pass, so only after a change
-        if trained.structure.changed():
-            trained.has_train_mode = has_train_mode(self.actor, self.critics)
-        if trained.has_train_mode:
-            self.actor.train()
-            self.critics.train()
+        if trained.structure.changed() or trained.has_train_mode:
+            trained.use_train_mode()
         rate, shape = self.config.learning_rate(1.0 - progress), (2, len(batch.reward), self.actor.scale.size)
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
@@ -108,8 +104,8 @@ class SoftActorCritic(Generic[ConfigT]):
         metrics, trained.td_error = self._learn((batch, noise, chosen), rate, moves_target, trains_actor)
         trained.updates += 1
         # reading a number waits for a GPU, so not after every update
-        if self.entropy.learned and trained.updates % UPDATES_BETWEEN_CHECKS == 0:
-            self.entropy.warn_if_large(float(metrics["train/ent_coef"]))
+        if trained.updates % UPDATES_BETWEEN_CHECKS == 0:
+            self.entropy.warn_if_large(metrics["train/ent_coef"])
         return metrics
 
     @graphed("updates", "td_error", "warned")
@@ -166,9 +162,7 @@ class SoftActorCritic(Generic[ConfigT]):
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
         """V [N]: the mean over all critics at the modes of the policy; see `rlsdk.interfaces.PolicyAbilities`."""
-        # without noise the sample is the mode of the Gaussian before tanh
-        noise = torch.zeros(len(observation.is_first), self.actor.scale.size, device=self.generator.device)
-        (action, _), _ = self.actor.evaluate(self.actor.encoder(observation.features), noise)
+        action = self.actor.distribution_of(observation).mode()
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
 
     def state_dict(self) -> State:
@@ -220,12 +214,13 @@ class EntropyCoefficient:
         self.optimizer.step(learning_rate)
         return alpha, {"train/ent_coef": alpha, "train/ent_coef_loss": loss}
 
-    def warn_if_large(self, alpha: float) -> None:
-        if alpha > LARGEST_COEFFICIENT and not self.warned:
+    def warn_if_large(self, alpha: Tensor) -> None:
+        """Warn once if a learned alpha, 0-d, is very large."""
+        if self.learned and not self.warned and float(alpha) > LARGEST_COEFFICIENT:
             self.warned = True
             warnings.warn(
-                f"the learned ent_coef has grown to {alpha:,.0f}: the entropy outweighs the returns; set ent_coef to a"
-                " number such as 0.1, lower target_entropy, or scale the rewards (normalize=True)",
+                f"the learned ent_coef has grown to {float(alpha):,.0f}: the entropy outweighs the returns; set ent_coef to"
+                " a number such as 0.1, lower target_entropy, or scale the rewards (normalize=True)",
                 stacklevel=2,
             )
 
@@ -300,12 +295,8 @@ class DeterministicActorCritic:
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions. The metric `train/actor_loss` exists only if this update trained the actor."""
         trained = self.trained
-        # visiting the modules of a small network takes longer than its forward pass, so only after a change
-        if trained.structure.changed():
-            trained.has_train_mode = has_train_mode(self.actor, self.critics)
-        if trained.has_train_mode:
-            self.actor.train()
-            self.critics.train()
+        if trained.structure.changed() or trained.has_train_mode:
+            trained.use_train_mode()
         rate = self.config.learning_rate(1.0 - progress)
         trained.updates += 1
         shape = len(batch.reward), self.actor.scale.size
@@ -420,7 +411,7 @@ class TargetNetwork(Generic[NetworkT]):
         self.network.load_state_dict(state)
 
 
-class TrainedCritics:
+class TrainedCritics(Generic[CriticsT]):
     """Critics of continuous actions and the optimizers of critics and actor, with the critics' target network.
 
     If critics and actor share an encoder, only the actor's loss trains it.
@@ -428,12 +419,12 @@ class TrainedCritics:
 
     def __init__(
         self,
-        actor: SquashedActor | DeterministicActor,
-        critics: ContinuousCritics | OwnCritics,
+        actor: nn.Module,
+        critics: CriticsT,
         config: NetworkConfig,
         rate: float,
     ) -> None:
-        """`rate` is the first learning rate."""
+        """`actor` has an `encoder`; `rate` is the first learning rate."""
         self.actor, self.critics, self.shared = actor, critics, critics.encoder is actor.encoder
         # an encoder that both share belongs to the actor's optimizer, else two optimizers would move it
         self.own = critics.ensemble if self.shared else critics
@@ -445,6 +436,14 @@ class TrainedCritics:
         self.updates = 0
         self.td_error: Tensor | None = None
         """The errors [N] of the last batch with importance weights, for prioritized buffers."""
+
+    def use_train_mode(self) -> None:
+        """Set actor and critics to train mode for an update, if one of their modules depends on the mode."""
+        # visiting the modules of a small network takes longer than its forward pass: call this after a change of `structure`
+        self.has_train_mode = has_train_mode(self.actor, self.critics)
+        if self.has_train_mode:
+            self.actor.train()
+            self.critics.train()
 
     def state_dict(self) -> State:
         return {

@@ -92,17 +92,19 @@ def test_an_update_equals_the_formulas(actions: spaces.Space[Any], masks: bool, 
     networks = {
         "policy": actor,
         "algorithm.critics": critics,
-        "algorithm.target.network": target,
+        "algorithm.trained.target.network": target,
         "algorithm.entropy.log_alpha": torch.zeros(1),
     }
     starts = [{name: each.detach().clone() for name, each in net.named_parameters()} for net in (actor, critics)]
     wanted = losses(networks, as_double(batch), model.config, 0.0)
     metrics = update.update(batch, progress=0.5)
-    assert float(metrics["train/critic_loss"]) == pytest.approx(float(wanted["algorithm.optimizer"].detach()), rel=1e-5)
-    require_equal(model.critic, moved(starts[1], wanted["algorithm.optimizer"], critics))
+    assert float(metrics["train/critic_loss"]) == pytest.approx(
+        float(wanted["algorithm.trained.optimizer"].detach()), rel=1e-5
+    )
+    require_equal(model.critic, moved(starts[1], wanted["algorithm.trained.optimizer"], critics))
     # the actor climbs the values of the critics after their step
     networks["algorithm.critics"] = exact(model.critic)
-    loss = losses(networks, as_double(batch), model.config, 0.0)["algorithm.actor_optimizer"]
+    loss = losses(networks, as_double(batch), model.config, 0.0)["algorithm.trained.actor_optimizer"]
     require_equal(model.actor, moved(starts[0], loss, actor))
     assert float(metrics["train/actor_loss"]) == pytest.approx(float(loss.detach()), rel=1e-5)
     half = {name: (each + dict(model.critic.named_parameters())[name]) / 2 for name, each in target.named_parameters()}
@@ -122,7 +124,7 @@ def test_the_coefficient_rises_where_the_entropy_is_below_its_target(actions: sp
         networks = {
             "policy": exact(model.actor),
             "algorithm.critics": exact(model.critic),
-            "algorithm.target.network": exact(model.critic_target),
+            "algorithm.trained.target.network": exact(model.critic_target),
             "algorithm.entropy.log_alpha": model.parts.algorithm.entropy.log_alpha.detach().double().requires_grad_(),  # type: ignore[attr-defined]
         }
         loss = losses(networks, as_double(batch), model.config, 0.0)["algorithm.entropy.optimizer"]

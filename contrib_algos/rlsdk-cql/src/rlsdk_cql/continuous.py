@@ -10,10 +10,9 @@ from torch import Generator, Tensor
 from rlsdk.distributions import SquashedGaussian
 from rlsdk.interfaces import State
 from rlsdk.math import clipped_double_q, half_squared_error
-from rlsdk.networks import ContinuousCritics, OwnCritics, SquashedActor, has_train_mode
+from rlsdk.networks import ContinuousCritics, OwnCritics, SquashedActor, mean_of_smallest
 from rlsdk.records import Metrics, Observation, Transitions
-from rlsdk.runtime import count_in
-from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork
+from rlsdk.updates import EntropyCoefficient, TargetNetwork, TrainedCritics
 from rlsdk_cql.config import CQLConfig
 from rlsdk_cql.penalty import PenaltyWeight, sampled_penalty
 
@@ -29,14 +28,15 @@ class ConservativeActorCritic:
     ) -> None:
         """`generator` samples actions, on the device of the networks."""
         self.actor, self.critics, self.config, self.generator = actor, critics, config, generator
-        networks, rate, device = config.policy_kwargs, config.learning_rate(1.0), str(generator.device)
-        choice, arguments = networks.optimizer_class, networks.optimizer_kwargs
-        self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)
-        self.optimizer = FlatOptimizer(critics, choice, rate, arguments)
-        self.target = TargetNetwork(critics)
+        rate, device = config.learning_rate(1.0), str(generator.device)
+        self.trained = TrainedCritics(actor, critics, config.policy_kwargs, rate)
         self.entropy = EntropyCoefficient(config.ent_coef, self._target_entropy(config), rate, device)
         self.weight = PenaltyWeight(config.alpha, config.threshold, rate, device)
-        self.updates = 0
+
+    @property
+    def target(self) -> TargetNetwork[ContinuousCritics | OwnCritics]:
+        """The target network of the critics, under the name it has for choices too."""
+        return self.trained.target
 
     def _target_entropy(self, config: CQLConfig) -> float:
         wanted = config.target_entropy
@@ -59,16 +59,14 @@ class ConservativeActorCritic:
         #   critic_loss = (0.5 * (critics(s, a) - y).square().mean(1) + alpha * penalty).sum()
         #   actor_loss = (ent_coef * log_pi(a_new | s) - critics(s, a_new).amin(0)).mean()
         #   the first updates: actor_loss = (ent_coef * log_pi(a_new | s) - log_pi(a | s)).mean()
-        config, remaining, size = self.config, 1.0 - progress, self.actor.scale.size
+        config, trained, remaining = self.config, self.trained, 1.0 - progress
         rate = config.learning_rate(remaining)
         own = rate if config.actor_learning_rate is None else config.actor_learning_rate(remaining)
-        if has_train_mode(self.actor, self.critics):
-            self.actor.train()
-            self.critics.train()
-        normal = torch.randn(
-            (2 * config.n_actions + 2, len(batch.reward), size), generator=self.generator, device=self.generator.device
-        )
-        clones = self.updates < config.cloning_updates
+        if trained.structure.changed() or trained.has_train_mode:
+            trained.use_train_mode()
+        shape = (2 * config.n_actions + 2, len(batch.reward), self.actor.scale.size)
+        normal = torch.randn(shape, generator=self.generator, device=self.generator.device)
+        clones = trained.updates < config.cloning_updates
         features = self.actor.encoder(batch.observation.features)
         if clones:
             chosen = self.actor.distribution(features)
@@ -77,7 +75,7 @@ class ConservativeActorCritic:
             (action, log_prob), vjp = self.actor.evaluate(features, normal[0])
         ent_coef, metrics = self.entropy.update(log_prob.detach(), own)
         metrics |= self._learn_values(batch, normal[1:], ent_coef, rate)
-        self.actor_optimizer.zero_grad()
+        trained.actor_optimizer.zero_grad()
         if clones:
             recorded = self.actor.scale.to_unit(batch.action)
             loss = (ent_coef * log_prob - chosen.log_prob(recorded)).mean()
@@ -88,9 +86,9 @@ class ConservativeActorCritic:
             value, grad = self.critics.action_gradient(seen, action, mean_of_smallest)
             loss = ent_coef * log_prob.mean() - value
             vjp(-grad, (ent_coef / len(log_prob)).expand_as(log_prob))
-        self.actor_optimizer.step(own)
-        self.target.update(config.tau)
-        self.updates += 1
+        trained.actor_optimizer.step(own)
+        trained.target.update(config.tau)
+        trained.updates += 1
         return {**metrics, "train/actor_loss": loss.detach()}
 
     def _learn_values(self, batch: Transitions, normal: Tensor, ent_coef: Tensor, rate: float) -> dict[str, Tensor]:
@@ -107,9 +105,9 @@ class ConservativeActorCritic:
         penalty, (grad_others, grad_recorded) = found
         alpha, metrics = self.weight.update(penalty, rate)
         grads = [grad + alpha * grad_recorded.unsqueeze(-1), (alpha * grad_others).flatten(1).unsqueeze(-1)]
-        self.optimizer.zero_grad()
+        self.trained.optimizer.zero_grad()
         vjp(torch.cat(grads, 1))
-        self.optimizer.step(rate)
+        self.trained.optimizer.step(rate)
         return {**metrics, "train/critic_loss": loss + alpha * penalty.sum(), "train/td_loss": loss}
 
     @torch.no_grad()
@@ -150,28 +148,10 @@ class ConservativeActorCritic:
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
 
     def state_dict(self) -> State:
-        return {
-            "critic": dict(self.critics.state_dict()),
-            "critic_target": self.target.state_dict(),
-            "actor_optimizer": self.actor_optimizer.state_dict(),
-            "critic_optimizer": self.optimizer.state_dict(),
-            "entropy": self.entropy.state_dict(),
-            "weight": self.weight.state_dict(),
-            "counters": {"updates": self.updates},
-        }
+        own = {"entropy": self.entropy.state_dict(), "weight": self.weight.state_dict()}
+        return {**self.trained.state_dict(), **own}
 
     def load_state_dict(self, state: State, /) -> None:
-        self.critics.load_state_dict(state["critic"])
-        self.target.load_state_dict(state["critic_target"])
-        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
-        self.optimizer.load_state_dict(state["critic_optimizer"])
+        self.trained.load_state_dict(state)
         self.entropy.load_state_dict(state["entropy"])
         self.weight.load_state_dict(state.get("weight", {}))
-        self.updates = count_in(state["counters"], "updates")
-
-
-def mean_of_smallest(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (the mean over rows of the smallest of C values, 0-d; its gradient) for values [C, N, 1]."""
-    # the gradient belongs to the critic that is the smallest for this row
-    smallest, chosen = values.min(0, keepdim=True)
-    return smallest.mean(), torch.zeros_like(values).scatter_(0, chosen, 1.0 / smallest.numel())

@@ -17,7 +17,7 @@ def losses(networks: Mapping[str, Any], batch: Transitions, config: CQLConfig, n
     """Return the losses of the networks, of the entropy coefficient and of the weight of the penalty, each 0-d."""
     if "algorithm.entropy.log_alpha" not in networks:
         return _of_choices(networks, batch, config)
-    actor, critics, target = (networks[n] for n in ("policy", "algorithm.critics", "algorithm.target.network"))
+    actor, critics, target = (networks[n] for n in ("policy", "algorithm.critics", "algorithm.trained.target.network"))
     seen, following = batch.observation.features, batch.next_observation.features
     log_coef, recorded = networks["algorithm.entropy.log_alpha"], actor.scale.to_unit(batch.action).double()
     ent_coef = log_coef.detach().exp() if isinstance(config.ent_coef, str) else torch.tensor(float(config.ent_coef))
@@ -46,11 +46,11 @@ def losses(networks: Mapping[str, Any], batch: Transitions, config: CQLConfig, n
     fresh, log_prob = _sampled(actor, seen, noise)
     goal = -float(size) if config.target_entropy == "auto" else float(config.target_entropy)
     gain = value(fresh).min(0).values
-    if networks["algorithm.updates"] < config.cloning_updates:
+    if networks["algorithm.trained.updates"] < config.cloning_updates:
         gain = _log_density(actor, seen, recorded)
     found = {
-        "algorithm.optimizer": errors.mean(-1).sum() + weight * penalty.sum(),
-        "algorithm.actor_optimizer": (ent_coef * log_prob - gain).mean(),
+        "algorithm.trained.optimizer": errors.mean(-1).sum() + weight * penalty.sum(),
+        "algorithm.trained.actor_optimizer": (ent_coef * log_prob - gain).mean(),
         "algorithm.entropy.optimizer": -(log_coef * (log_prob.detach() + goal)).mean(),
     }
     return found | _dual(networks, config, penalty)

@@ -18,7 +18,7 @@ class DiscreteSAC(Agent[DiscreteSACConfig]):
 
     actor: CategoricalActor = part("policy", "The policy's network.")
     critic: ContinuousCritics = part("algorithm.critics", "The networks that predict the values of all actions.")
-    critic_target: ContinuousCritics = part("algorithm.target.network", "The target network of the critics.")
+    critic_target: ContinuousCritics = part("algorithm.trained.target.network", "The target network of the critics.")
 
     @configured_by(DiscreteSACConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:

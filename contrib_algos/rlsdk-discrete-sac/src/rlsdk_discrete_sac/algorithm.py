@@ -9,13 +9,9 @@ from rlsdk.interfaces import State
 from rlsdk.math import half_squared_error, taken_values
 from rlsdk.networks import ContinuousCritics
 from rlsdk.records import Metrics, Observation, Transitions
-from rlsdk.runtime import count_in
-from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork
+from rlsdk.updates import UPDATES_BETWEEN_CHECKS, EntropyCoefficient, TrainedCritics
 from rlsdk_discrete_sac.config import DiscreteSACConfig
 from rlsdk_discrete_sac.networks import CategoricalActor, Distribution, values_of
-
-UPDATES_BETWEEN_CHECKS = 1000
-"""The number of updates between two checks of the size of a learned entropy coefficient."""
 
 
 class DiscreteSoftActorCritic:
@@ -31,19 +27,15 @@ class DiscreteSoftActorCritic:
     ) -> None:
         """Raises SettingsError if `ent_coef` is not an entropy coefficient."""
         self.actor, self.critics, self.config = actor, critics, config
-        networks, rate = config.policy_kwargs, config.learning_rate(1.0)
-        self.shared = critics.encoder is actor.encoder
-        # an encoder that both share belongs to the actor's optimizer, else two optimizers would move it
-        self.own = critics.ensemble if self.shared else critics
-        choice, arguments = networks.optimizer_class, networks.optimizer_kwargs
-        self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)
-        self.optimizer = FlatOptimizer(self.own, choice, rate, arguments)
-        self.target = TargetNetwork(critics)
+        rate = config.learning_rate(1.0)
+        self.trained = TrainedCritics(actor, critics, config.policy_kwargs, rate)
         # 0, as `update` subtracts the target of each row, which depends on its mask and on the schedule
         self.entropy = EntropyCoefficient(config.ent_coef, 0.0, rate, device)
-        self.updates = 0
-        self.td_error: Tensor | None = None
-        """The errors [N] of the last batch with importance weights, for prioritized buffers."""
+
+    @property
+    def td_error(self) -> Tensor | None:
+        """Errors [N] of the last batch with importance weights; see `rlsdk.interfaces.AlgorithmAbilities`."""
+        return self.trained.td_error
 
     def reconfigure(self, config: DiscreteSACConfig) -> None:
         """Use the settings of `config` from the next update on.
@@ -63,10 +55,9 @@ class DiscreteSoftActorCritic:
         #   entropy_loss = log_alpha * (H(p) - scale * log(number of allowed actions)).mean()    # equation 11
         #   critic_loss = 0.5 * (critics(s)[:, action] - y.detach()).square().mean(1).sum()    # equation 4
         #   actor_loss = (p * (alpha * log p - critics(s).amin(0))).sum(-1).mean()    # equation 12
-        actor, remaining, seen = self.actor, 1.0 - progress, batch.observation
-        if actor.has_train_mode:
-            actor.train()
-            self.critics.train()
+        actor, trained, remaining, seen = self.actor, self.trained, 1.0 - progress, batch.observation
+        if trained.structure.changed() or trained.has_train_mode:
+            trained.use_train_mode()
         rate, scale = self.config.learning_rate(remaining), self.config.target_entropy_scale(remaining)
         chosen, vjp = actor.evaluate(seen)
         entropy = chosen.entropy()
@@ -74,39 +65,39 @@ class DiscreteSoftActorCritic:
         alpha, metrics = self.entropy.update(scale * actor.largest_entropy(seen.action_mask) - entropy, rate)
         metrics["train/critic_loss"] = self._learn_values(batch, alpha, rate)
         metrics["train/actor_loss"], grad = self._actor_loss(seen, chosen, alpha)
-        self.actor_optimizer.zero_grad()
+        trained.actor_optimizer.zero_grad()
         vjp(grad)
-        self.actor_optimizer.step(rate)
-        if self.updates % self.config.target_update_interval == 0:
-            self.target.update(self.config.tau)
-        self.updates += 1
+        trained.actor_optimizer.step(rate)
+        if trained.updates % self.config.target_update_interval == 0:
+            trained.target.update(self.config.tau)
+        trained.updates += 1
         # reading a number waits for a GPU, so not after every update
-        if self.entropy.learned and self.updates % UPDATES_BETWEEN_CHECKS == 0:
-            self.entropy.warn_if_large(float(alpha))
+        if trained.updates % UPDATES_BETWEEN_CHECKS == 0:
+            self.entropy.warn_if_large(alpha)
         return {**metrics, "train/entropy": entropy.mean()}
 
     def _learn_values(self, batch: Transitions, alpha: Tensor, rate: float) -> Tensor:
         """Train the critics on N transitions; returns their loss, 0-d, a mean over choices."""
         actor, critics, following, size = self.actor, self.critics, batch.next_observation, len(batch.reward)
-        target = self.target.network
+        trained, target = self.trained, self.trained.target.network
         with torch.no_grad():
             after = actor.distribution_of(following)
             smallest = values_of(target, target.encoder(following.features))[0].amin(0)
             soft = actor.per_choice(after.probs * (smallest - alpha * after.log_probs))
             wanted = torch.addcmul(batch.reward.unsqueeze(-1), batch.discount.unsqueeze(-1), soft)
         # the actor's loss alone trains an encoder that both share
-        with torch.set_grad_enabled(not self.shared):
+        with torch.set_grad_enabled(not trained.shared):
             features = critics.encoder(batch.observation.features)
         every, vjp = values_of(critics, features)
         action = actor.from_environment(batch.action).view(size, -1)
         taken, taken_vjp = taken_values(every.permute(1, 2, 0).contiguous(), action, actor.sizes)
         values = taken.transpose(0, 2)  # [choices, N, C] to [C, N, choices]
         loss, grad = half_squared_error(values, wanted, weight=batch.weight)
-        self.optimizer.zero_grad()
+        trained.optimizer.zero_grad()
         vjp(taken_vjp(grad.transpose(0, 2).contiguous()).permute(2, 0, 1).contiguous())
-        self.optimizer.step(rate)
+        trained.optimizer.step(rate)
         # errors are for priorities, which only batches with importance weights have
-        self.td_error = None if batch.weight is None else (wanted - values).abs().mean((0, 2))
+        trained.td_error = None if batch.weight is None else (wanted - values).abs().mean((0, 2))
         return loss
 
     @torch.no_grad()
@@ -129,19 +120,8 @@ class DiscreteSoftActorCritic:
         return self.actor.per_choice(self.actor.distribution_of(observation).probs * values).mean(-1)
 
     def state_dict(self) -> State:
-        return {
-            "critic": dict(self.own.state_dict()),
-            "critic_target": self.target.state_dict(),
-            "actor_optimizer": self.actor_optimizer.state_dict(),
-            "critic_optimizer": self.optimizer.state_dict(),
-            "entropy": self.entropy.state_dict(),
-            "counters": {"updates": self.updates},
-        }
+        return {**self.trained.state_dict(), "entropy": self.entropy.state_dict()}
 
     def load_state_dict(self, state: State, /) -> None:
-        self.own.load_state_dict(state["critic"])
-        self.target.load_state_dict(state["critic_target"])
-        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
-        self.optimizer.load_state_dict(state["critic_optimizer"])
+        self.trained.load_state_dict(state)
         self.entropy.load_state_dict(state["entropy"])
-        self.updates = count_in(state["counters"], "updates")

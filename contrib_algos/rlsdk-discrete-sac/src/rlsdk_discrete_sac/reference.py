@@ -16,7 +16,7 @@ def losses(
     networks: Mapping[str, Any], batch: Transitions, config: DiscreteSACConfig, noise: float
 ) -> Mapping[str, Tensor]:
     """Return the losses of critics, actor and entropy coefficient, each 0-d, half of the training being done."""
-    actor, critics, target = (networks[n] for n in ("policy", "algorithm.critics", "algorithm.target.network"))
+    actor, critics, target = (networks[n] for n in ("policy", "algorithm.critics", "algorithm.trained.target.network"))
     seen, following, log_alpha = batch.observation, batch.next_observation, networks["algorithm.entropy.log_alpha"]
     alpha = log_alpha.detach().exp() if isinstance(config.ent_coef, str) else torch.tensor(float(config.ent_coef))
     action = batch.action.view(len(batch.reward), -1) - actor.start
@@ -39,8 +39,8 @@ def losses(
         goal = config.target_entropy_scale(0.5) * allowed.log()
         excess = excess + (goal + (probs * log_probs).sum(-1)).mean()
     return {
-        "algorithm.optimizer": critic_loss / len(actor.sizes),
-        "algorithm.actor_optimizer": actor_loss,
+        "algorithm.trained.optimizer": critic_loss / len(actor.sizes),
+        "algorithm.trained.actor_optimizer": actor_loss,
         "algorithm.entropy.optimizer": -(log_alpha * excess.detach()).mean(),
     }
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from rlsdk.math import quantile_huber
+from rlsdk.networks import mean_value
 from rlsdk.records import Transitions
 from rlsdk_tqc.config import TQCConfig
 from rlsdk_tqc.loss import truncated_target
@@ -17,6 +17,9 @@ class TruncatedQuantiles:
     Each of C critics predicts K quantiles of the return's distribution Z(s, a).
     """
 
+    actor_value = staticmethod(mean_value)
+    """The mean of all quantiles, equation 15. The actor's loss truncates nothing."""
+
     def __init__(self, config: TQCConfig) -> None:
         self.keep = config.kept_quantiles
 
@@ -27,10 +30,6 @@ class TruncatedQuantiles:
     def loss(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return (the loss J_Z of equations 13 and 14, 0-d; its gradient) for quantiles [C, N, K] and the target [N, keep]."""
         return quantile_huber(values, target, sum_over_quantiles=False, weight=weight)
-
-    def actor_value(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (the mean of all quantiles [C, N, K], 0-d, equation 15; its gradient). The actor's loss truncates nothing."""
-        return values.mean(), torch.full_like(values, 1.0 / values.numel())
 
     def reconfigure(self, config: TQCConfig) -> None:
         self.keep = config.kept_quantiles
