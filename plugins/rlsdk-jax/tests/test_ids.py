@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,19 @@ def test_a_run_of_the_command_line_and_its_resumption(tmp_path: Path) -> None:
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
     scored = command("eval", "once/final.rlsdk", "--episodes", "2", folder=tmp_path)
     assert scored.returncode == 0, scored.stderr
+
+
+@pytest.mark.full
+def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
+    """Those in gymnax, with fewer steps. Those in brax differ in the environment alone."""
+    pytest.importorskip("gymnax")
+    page = (Path(__file__).parents[1] / "README.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("rlsdk run ppo --env gymnax/")]
+    assert len(lines) == 2
+    for number, line in enumerate(lines):
+        words = re.sub(r"--steps \d+", "--steps 600 --eval-episodes 1", line).split()[1:]
+        done = command(*words, "--out", f"run{number}", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.full
