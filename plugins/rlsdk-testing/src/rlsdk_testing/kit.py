@@ -76,13 +76,13 @@ QUICK = (
 """Beginnings of the ids of the clauses of a quick check. Those that found most planted bugs for their time come first."""
 SLOW = frozenset(
     {
-        *("batch.duplicates", "batch.normalized", "count.progress", "count.stopped-rounds", "count.training-ends"),
-        *("count.whole-numbers", "dose.gradient-norm", "dose.schedules", "dose.weights", "policy.action-in-space"),
-        *("policy.in-place-is-act", "policy.rows-independent", "policy.samples-vary", "rollout.last-observation-read"),
-        *("training.gradients-fresh", "training.optimizers-hold-networks", "training.optimizers-remember"),
+        *("batch.duplicates", "batch.normalized", "count.whole-numbers", "dose.schedules", "dose.weights"),
+        *("policy.action-in-space", "policy.in-place-is-act", "policy.rows-independent", "policy.samples-vary"),
+        *("rollout.last-observation-read", "training.gradients-fresh", "training.optimizers-hold-networks"),
+        "training.optimizers-remember",
     }
 )
-"""Clauses of these groups that a quick check leaves out: they find fewest planted bugs for their time."""
+"""Clauses of these groups that a quick check leaves out: for their time they find the fewest planted bugs."""
 
 
 def clause(
