@@ -29,6 +29,8 @@ ADDED_LATER = (
     "rlsdk-crossq",
     "rlsdk-discrete-sac",
     "rlsdk-iql",
+    "rlsdk-jax",
+    "rlsdk-lerobot",
     "rlsdk-networks",
     "rlsdk-pettingzoo",
     "rlsdk-pqn",

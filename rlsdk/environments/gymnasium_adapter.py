@@ -325,6 +325,7 @@ def _make_from_text(text: str, kwargs: Mapping[str, object]) -> object:
 
 
 PACKAGES = {"rlsdk": "rlsdk-envs", **dict.fromkeys(("pettingzoo", "pettingzoo-role"), "rlsdk-pettingzoo")}
+PACKAGES |= dict.fromkeys(("brax", "gymnax"), "rlsdk-jax")
 """Namespace of ids that another package of this project offers -> that package."""
 
 

@@ -30,7 +30,8 @@ from rlsdk.settings.load import environment_id, text_of
 ASYNC = "async"
 VECTORIZATIONS = ("auto", "sync", ASYNC, NATIVE)
 ENVS, PARALLEL = "rlsdk-envs", executors.PARALLEL
-PACKAGES = {"c": ENVS, "torch": ENVS, "pettingzoo": "rlsdk-pettingzoo", ASYNC: PARALLEL, **executors.PACKAGES}
+PACKAGES = {"c": ENVS, "torch": ENVS, ASYNC: PARALLEL, **executors.PACKAGES}
+PACKAGES |= {"jax": "rlsdk-jax", "pettingzoo": "rlsdk-pettingzoo"}
 """Vectorization -> the package of this project that offers it."""
 WORTH_PROCESSES = 700e-6
 """Processes are used when stepping all copies once takes longer than this time in seconds.
