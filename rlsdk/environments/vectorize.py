@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 
@@ -166,7 +166,6 @@ def _make(makers: Sequence[_Maker], vectorization: str, options: Mapping[str, An
     """The vector environment that steps the copies as `vectorization` selects. `options`: those of processes."""
     # an environment that cannot be made raises a clear error here
     first, count = makers[0].bare(), len(makers)
-    made: ConnectedEnv
     if executors.is_executor(vectorization):
         if any(maker.env is not makers[0].env for maker in makers):
             raise SettingsError(f"vectorization={vectorization!r} plays copies of one environment; give one function")
@@ -174,16 +173,15 @@ def _make(makers: Sequence[_Maker], vectorization: str, options: Mapping[str, An
         # one copy is in this process
         here = in_process([makers[0].in_monitor(first)], seed)
         make = of_package(PARALLEL, f"vectorization {vectorization!r}").ExecutorVectorEnv
-        workers = options["workers"]
-        made = make(here, makers[0], executors.make_executor(vectorization, workers), count, workers)
-        return made
+        executor = executors.make_executor(vectorization, options["workers"])
+        return cast("ConnectedEnv", make(here, makers[0], executor, count, options["workers"]))
     if vectorization == ASYNC or (vectorization == "auto" and _is_worth_processes(first, count)):
         parallel, spaces, name = of_package(PARALLEL, f"vectorization {ASYNC!r}"), spaces_of(first), name_of(first)
         _require_new(makers, first)
         # First, so that what it holds, such as a port or a window, is free for those in the processes.
         _close_trial(first)
-        made = parallel.ProcessVectorEnv(makers, spaces, parallel.ProcessOptions(**options), name=name, seed=seed)
-        return made
+        given = parallel.ProcessOptions(**options)
+        return cast("ConnectedEnv", parallel.ProcessVectorEnv(makers, spaces, given, name=name, seed=seed))
     return in_process([makers[0].in_monitor(first), *(maker() for maker in makers[1:])], seed)
 
 
@@ -197,8 +195,8 @@ def _in_collectors(makers: Sequence[_Maker], given: Mapping[str, object]) -> Con
         _close_trial(first)
         return spaces_of(first), name_of(first)
 
-    made: ConnectedEnv = of_package(PARALLEL, "the argument collectors").make_collectors(makers, inspected, **given)
-    return made
+    make = of_package(PARALLEL, "the argument collectors").make_collectors
+    return cast("ConnectedEnv", make(makers, inspected, **given))
 
 
 def _require_arguments(env: object, documented: Mapping[str, object], *, any_kind: bool) -> None:

@@ -59,14 +59,10 @@ def backend_name(choice: KernelChoice) -> str | None:
         return None
     if choice.setting != "auto":
         return choice.setting
-    narrow = _is_narrow(choice)
+    narrow = choice.width <= NUMPY_WIDTH and choice.width * choice.rows <= NUMPY_SIZE
     if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and has_avx2())):
         return "compiled"
     return "numpy" if narrow else "torch"
-
-
-def _is_narrow(choice: KernelChoice) -> bool:
-    return choice.width <= NUMPY_WIDTH and choice.width * choice.rows <= NUMPY_SIZE
 
 
 def dense_network(
@@ -92,7 +88,7 @@ def dense_network(
 
         return dense_of(modules, name, member)
     # zeros that are left out make it faster than torch at any width
-    fast = may_compile() and (_is_narrow(choice) or has_avx2())
+    fast = may_compile() and has_avx2()
     if hooked or member is not None or (choice.setting, choice.device) != ("auto", "cpu") or not fast:
         return reference
     from rlsdk_kernels.compiled_renorm import CompiledRenorm, is_renormalized
