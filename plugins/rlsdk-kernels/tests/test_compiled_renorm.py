@@ -21,6 +21,7 @@ from rlsdk_crossq import CrossQ
 from rlsdk_crossq.config import CrossQPolicyConfig
 from rlsdk_crossq.layers import BatchRenorm, batch_statistics
 from rlsdk_kernels import choice as factory
+from rlsdk_kernels.compiled_library import has_avx2
 from rlsdk_kernels.compiled_renorm import CompiledRenorm, is_renormalized
 from tests.compiled_variants import RUNNABLE, needs_library
 
@@ -169,6 +170,10 @@ def evaluator(model: CrossQ) -> object:
     return critic._kernels()[0]
 
 
+needs_avx2 = pytest.mark.skipif(not has_avx2(), reason="products without AVX2 are not faster than torch's")
+
+
+@needs_avx2
 def test_critics_of_crossq_use_it_and_learn_as_without_it() -> None:
     model = made().learn(60)
     assert isinstance(evaluator(model), CompiledRenorm)
@@ -194,6 +199,7 @@ def test_copies_have_their_own_statistics() -> None:
     assert int(cast("Tensor", own[0].passes)) == 5
 
 
+@needs_avx2
 def test_other_layers_are_left_to_torch() -> None:
     reference = object()
 

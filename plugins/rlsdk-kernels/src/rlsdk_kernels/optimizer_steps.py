@@ -25,7 +25,6 @@ class AdamKernel:
     def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
         """`flat`, float [D], is the only parameter of `optimizer`."""
         self.optimizer, self.flat = optimizer, flat
-        self._known = _fused is not None and all(hasattr(optimizer, name) for name in HOOKS)
 
     def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
         """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
@@ -34,15 +33,10 @@ class AdamKernel:
 
         That is the case for another optimizer, further parameters, hooks, `amsgrad`, or before the first step.
         """
-        groups, gradients = optimizer.param_groups, self.flat.grad
-        options = groups[0]
-        if not self._known or optimizer is not self.optimizer or not moments or gradients is None or options["amsgrad"]:
+        options, gradients = optimizer.param_groups[0], self.flat.grad
+        plain = _is_plain(self.optimizer, optimizer, self.flat, moments, ("amsgrad",))
+        if _fused is None or gradients is None or not plain:
             return False
-        if len(groups) > 1 or options["params"][0] is not self.flat:
-            return False
-        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-            return False
-        assert _fused is not None
         moments["step"] += 1
         averages = [moments["exp_avg"]], [moments["exp_avg_sq"]]
         lists = [self.flat.detach()], [gradients], *averages, list[Tensor](), [moments["step"]]

@@ -117,9 +117,9 @@ static Layer folded(Layer layer, const float *restrict lines, float *restrict me
     return layer;
 }
 
-/* Evaluate one network. `memory` holds slopes and intercepts, of `width` features, and the largest folded layer. */
+/* Evaluate one network. `memory` holds the largest folded layer; `lines` holds slopes and intercepts. */
 static int forward(const Layer *layers, const Norm *norms, int64_t count, const float *inputs, int64_t rows, int in_batch,
-                   float *trace, float *outputs, float *memory, int64_t width) {
+                   float *trace, float *outputs, float *memory, float *lines) {
     for (int64_t i = 0; i < count; i++) {
         int64_t in = layers[i].inputs;
         Statistics s = statistics_at(trace, in, rows);
@@ -131,8 +131,8 @@ static int forward(const Layer *layers, const Norm *norms, int64_t count, const 
             memset(s.mean, 0, 4 * in);
         }
         float *next = trace + in * (rows + STATISTICS);
-        write_lines(norms + i, s, in, memory);
-        Layer layer = folded(layers[i], memory, memory + 2 * width);
+        write_lines(norms + i, s, in, lines);
+        Layer layer = folded(layers[i], lines, memory);
         if (dense_forward(&layer, 1, 1, trace, rows, 0, i == count - 1 ? outputs : next)) return 1;
         trace = next;
     }
@@ -155,12 +155,13 @@ static int64_t largest(const Layer *layers, int64_t count, int weights) {
  * inputs and statistics of each member. Returns 1 if memory is exhausted, as the function below does. */
 API int renorm_forward(const Layer *layers, const Norm *norms, int64_t members, int64_t count, const float *inputs,
                        int64_t rows, int64_t in_batch, float *trace, float *outputs) {
-    int64_t outs = rows * layers[count - 1].outputs, each = numbers(layers, count, rows), width = largest(layers, count, 0);
-    float *memory = malloc(4 * (largest(layers, count, 1) + 2 * width));
+    int64_t outs = rows * layers[count - 1].outputs, each = numbers(layers, count, rows), size = largest(layers, count, 1);
+    /* beginning with a cache line, because rows of the weight are loaded often */
+    float *memory = aligned_alloc(64, ((size + 2 * largest(layers, count, 0)) / 16 + 1) * 64);
     int failed = !memory;
     for (int64_t m = 0; m < members && !failed; m++)
         failed = forward(layers + m * count, norms + m * count, count, inputs, rows, in_batch, trace + m * each,
-                         outputs + m * outs, memory, width);
+                         outputs + m * outs, memory, memory + size);
     for (int64_t i = 0; in_batch && i < count; i++) ++*norms[i].passes; /* the members share them */
     free(memory);
     return failed;
