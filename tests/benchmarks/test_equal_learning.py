@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import rlsdk
 from benchmarks import equal_learning, equal_page
 from benchmarks.equal_learning import Task
 from benchmarks.equal_page import EQUAL, HIGHER, LOWER, MARKS, OPEN, Comparison, compare, significant, verdict
@@ -210,6 +212,24 @@ def test_tasks_name_known_algorithms_and_peers() -> None:
         assert task.range[1] > task.range[0], task.name
         assert 0.0 < task.margin <= 0.2, task.name
         assert task.steps % task.n_envs == 0, task.name
+
+
+@pytest.mark.parametrize("name", equal_learning.tasks())
+def test_settings_that_are_not_listed_have_the_same_defaults(name: str) -> None:
+    task = equal_learning.tasks()[name]
+    library, _, kind = task.peer.rpartition(".")
+    parameters = inspect.signature(getattr(pytest.importorskip(library), kind).__init__).parameters
+    config = rlsdk.make(task.algorithm, env=task.env, device="cpu", **task.settings).config
+    listed, compared = {"env", "policy", "policy_kwargs", "seed", "device", *task.settings}, []
+    for setting in set(parameters) - listed:
+        if hasattr(config, setting):
+            own = getattr(config, setting)
+            if setting == "train_freq":
+                own = own.count if own.unit == "step" else own
+            assert getattr(own, "value", own) == parameters[setting].default, setting
+            compared.append(setting)
+    assert "learning_rate" in {*compared, *listed}
+    assert len(compared) + len(listed) > 10
 
 
 def test_the_page_is_that_of_the_stored_results() -> None:
