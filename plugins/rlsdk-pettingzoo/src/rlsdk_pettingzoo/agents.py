@@ -26,7 +26,6 @@ from rlsdk_pettingzoo.players import RANDOM, Player, players_of
 from rlsdk_pettingzoo.rows import Rows, actions_of
 from rlsdk_pettingzoo.tasks import Task, chosen_agents, make_task, name_of_source, seen_and_mask, spaces_of_agents
 
-
 Indices = int | Sequence[int] | None
 """One row, several, or all (None)."""
 
@@ -126,9 +125,7 @@ class AgentsVector:
         """The attribute `name` of the task of each row. Raises UsageError if there is none."""
         return [_attribute(task, name, self.name) for task in self._tasks(indices)]
 
-    def env_method(
-        self, name: str, *args: object, indices: Indices = None, **kwargs: object
-    ) -> list[object]:
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
         """Call a method of the task of each row, once per copy, and return the result for each row."""
         tasks, found = self._tasks(indices), dict[int, object]()
         for task in tasks:
