@@ -127,9 +127,8 @@ def make_together(name: str, env: EnvSource, n_envs: int, kwargs: dict[str, Any]
     except BaseException as error:
         # code of the package or of the environment may raise any error
         raise_stop(error)
-        why = raised(error).removeprefix("raised ")
         what = f"environment {env!r} could not be made:" if name == NATIVE else f"vectorization={name!r} raised"
-        raise EnvironmentFault(f"{what} {why}") from error
+        raise EnvironmentFault(f"{what} {raised(error).removeprefix('raised ')}") from error
     # an environment of several agents has a row for each of them
     if vector.num_envs % n_envs:
         raise EnvironmentFault(f"vectorization={name!r} made {vector.num_envs} environments, not {n_envs}")
@@ -140,8 +139,7 @@ def _native(env: str, n_envs: int, **kwargs: Any) -> object:
     """The vector version that an environment has in gymnasium, or that the vectorizer `native` of a package makes."""
     try:
         # Both import the package of the id, which may register a vector version.
-        own, _ = in_module(env)
-        is_of_package(own)
+        is_of_package(own := in_module(env)[0])
         return gymnasium.make_vec(own, n_envs, vectorization_mode="vector_entry_point", **kwargs)
     except gymnasium.error.Error as error:
         if is_offered("vectorizers", NATIVE):

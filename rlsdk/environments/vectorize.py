@@ -70,10 +70,10 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         vectorization: `sync` steps the copies one after the other in this process. `async` steps them in processes. `native`
             uses the environment's own vector version, or that of a package such as rlsdk-envs, which has those of envpool. The
             name of a vectorizer of a package, such as `c` or `torch` of rlsdk-envs, makes the environments with it, from any
-            `env` that it takes and `env_kwargs`. For ids whose namespace has its name (`pettingzoo/simple_spread_v3`) it is the
-            default. The name of an executor (`processes`, `in-process`, or one of a plugin) plays whole episodes with it, for
-            algorithms such as ARS. `auto` is `async` if there are several copies and cores and
-            a step of all copies takes longer than `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
+            `env` that it takes and `env_kwargs`. For ids whose namespace has its name (`pettingzoo/simple_spread_v3`), `auto`
+            and `sync` are this vectorizer. The name of an executor (`processes`, `in-process`, or one of a plugin) plays whole
+            episodes with it, for algorithms such as ARS. `auto` is `async` if there are several copies and cores and a step of
+            all copies takes longer than `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
         env_kwargs: arguments for `gymnasium.make` or the function.
         wrappers: wrappers of each copy, innermost first: functions or classes that take an environment, names of wrappers in
             gymnasium.wrappers or of a package such as rlsdk-envs, or `package.module:Class`.
@@ -95,7 +95,7 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         EnvironmentFault: the environment cannot be made; the message names the cause and the fix.
     """
     own = vectorizer_of(env) if collectors is None and "/" in str(env) else None
-    vectorization = own or vectorization if vectorization == "auto" else vectorization
+    vectorization = own or vectorization if vectorization in ("auto", "sync") else vectorization
     offered = vectorization not in VECTORIZATIONS and is_offered("vectorizers", vectorization)
     _require_arguments(env, documented, any_kind=offered)
     _require_kinds(env_kwargs, wrappers)

@@ -65,7 +65,7 @@ def test_ids_of_a_namespace_are_made_by_the_vectorizer_of_that_name(site: Site, 
     text = "rows/CartPole-v1?max_episode_steps=5"
     env = make_vec_env(text, 3, seed=1)
     assert (env.num_envs, env.env_id) == (6, text)
-    assert connect(text, 2).num_envs == 4
+    assert connect(text, 2).num_envs == make_vec_env(text, 2, vectorization="sync").num_envs == 4
     model: Any = rlsdk.make("trpo", env=text, seed=0, n_steps=8, batch_size=8)
     model.learn(16)
     assert set(run_episodes(model, text, 4).lengths) == {5}

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 import rlsdk
 from rlsdk.environments import OpaqueValue, make_vec_env
-from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError
+from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.records import EnvStep
 from rlsdk.training.collector import begin_acting, collect
 from rlsdk.updates.minibatches import policy_batch
+from rlsdk_lab.video import record_video
 
 pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install pettingzoo")
 from pettingzoo.utils import conversions
@@ -288,6 +289,29 @@ def test_evaluation_per_role() -> None:
         evaluate_roles(model, made(), by="color")
 
 
+def test_attributes_and_methods_are_those_of_the_task_of_each_row() -> None:
+    env = made(copies=2)
+    env.reset(0)
+    env.env.copies[1].task.t = 1
+    assert env.get_attr("t") == [0, 0, 0, 1, 1, 1]
+    first, second = (copy.task.allowed(1) for copy in env.env.copies)
+    assert first != second
+    assert env.env_method("allowed", 1, indices=[0, 5]) == [first, second]
+    assert env.env_method("allowed", 1, indices=3) == [second]
+    with pytest.raises(UsageError, match="has no 'speed'"):
+        env.get_attr("speed")
+    with pytest.raises(SettingsError, match=r"indices = 6 .*0 to 5"):
+        env.get_attr("t", 6)
+
+
+def test_a_video_shows_all_agents(tmp_path: Path) -> None:
+    pytest.importorskip("mpe2", reason="mpe2 is not installed: pip install mpe2")
+    model: Any = rlsdk.make("ppo", env="pettingzoo/simple_spread_v3", **PPO)
+    found = record_video(model, "pettingzoo/simple_spread_v3", tmp_path / "agents.gif", episodes=3)
+    assert found.frames == 25
+    assert len(found.returns) == 3
+
+
 def test_infos_and_declared_entries_are_those_of_each_agent() -> None:
     env = made()
     env.keep_infos(True)
@@ -402,7 +426,7 @@ def test_mistakes_are_explained_in_one_line(env: Any, arguments: Any, kind: type
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("arguments", [{"vectorization": "sync"}, {"collectors": 2, "n_envs": 2}])
+@pytest.mark.parametrize("arguments", [{"vectorization": "async"}, {"collectors": 2, "n_envs": 2}])
 def test_ids_of_several_agents_are_no_single_environments(arguments: Any) -> None:
     with pytest.raises(EnvironmentFault, match=r"a row for each of its agents.*'pettingzoo-role/simple_spread_v3'"):
         make_vec_env("pettingzoo/simple_spread_v3", **arguments)

@@ -100,7 +100,7 @@ def _imageio(suffix: str) -> ModuleType:
 def _play(
     agent: Agent, envs: Any, episodes: int, seed: int, deterministic: bool
 ) -> tuple[list[NDArray[np.uint8]], list[float]]:
-    session = agent.session(1, deterministic=deterministic, seed=seed)
+    session = agent.session(envs.num_envs, deterministic=deterministic, seed=seed)
     observation, frames, returns = envs.reset(seed), [_frame(envs)], list[float]()
     waiting = Waiting(envs)
     while len(returns) < episodes:

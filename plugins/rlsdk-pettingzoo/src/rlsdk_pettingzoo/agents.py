@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from rlsdk.environments import OpaqueValue, require_copies
-from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UsageError
+from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UsageError, shown
 from rlsdk.interfaces import State
 from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.runtime import checked_seed, derive
@@ -24,6 +25,9 @@ from rlsdk_pettingzoo.copies import Copy, asked
 from rlsdk_pettingzoo.players import RANDOM, Player, players_of
 from rlsdk_pettingzoo.rows import Rows, actions_of
 from rlsdk_pettingzoo.tasks import Task, chosen_agents, make_task, name_of_source, seen_and_mask, spaces_of_agents
+
+Indices = int | Sequence[int] | None
+"""One row, several, or all (None)."""
 
 
 class AgentsVector:
@@ -117,6 +121,25 @@ class AgentsVector:
         """The `info` of each agent at the last reset of all copies; empty for agents that were not there."""
         return self._reset_infos or [{} for _ in range(self.num_envs)]
 
+    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
+        """The attribute `name` of the task of each row. Raises UsageError if there is none."""
+        return [_attribute(task, name, self.name) for task in self._tasks(indices)]
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
+        """Call a method of the task of each row, once per copy, and return the result for each row."""
+        tasks, found = self._tasks(indices), dict[int, object]()
+        for task in tasks:
+            if id(task) not in found:
+                found[id(task)] = _attribute(task, name, self.name)(*args, **kwargs)
+        return [found[id(task)] for task in tasks]
+
+    def _tasks(self, indices: Indices) -> list[Task]:
+        rows = range(self.num_envs) if indices is None else [indices] if isinstance(indices, int) else indices
+        if any(not 0 <= row < self.num_envs for row in rows):
+            last = self.num_envs - 1
+            raise SettingsError(f"indices = {shown(indices)} of task {self.name!r}; give numbers of rows, 0 to {last}")
+        return [self.copies[row * len(self.copies) // self.num_envs].task for row in rows]
+
     def close(self) -> None:
         """Close all copies."""
         for copy in self.copies:
@@ -159,6 +182,13 @@ class AgentsVector:
         finally:
             copy.task.close()
         return True
+
+
+def _attribute(task: Task, name: str, of: str) -> Any:
+    try:
+        return getattr(task, name)
+    except AttributeError:
+        raise UsageError(f"task {of!r} has no {name!r}") from None
 
 
 def _others(task: Task, learners: Sequence[Hashable], policies: object) -> Mapping[Hashable, Player]:

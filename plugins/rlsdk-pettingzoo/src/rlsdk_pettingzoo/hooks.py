@@ -26,7 +26,7 @@ def _refused(identity: str, **kwargs: Any) -> object:
 
     name = identity.partition("/")[2]
     raise EnvironmentFault(
-        f"{identity!r} has a row for each of its agents, and wrappers, collectors, processes and videos need single"
+        f"{identity!r} has a row for each of its agents, and wrappers, collectors and processes need single"
         f" environments; leave them out, or take one agent against others: 'pettingzoo-role/{name}'"
     )
 
