@@ -32,6 +32,7 @@ ADDED_LATER = (
     "rlsdk-jax",
     "rlsdk-lerobot",
     "rlsdk-networks",
+    "rlsdk-pettingzoo",
     "rlsdk-pqn",
 )
 """Packages that were added after the bounds. Their lines and `Any` count in none: the core carries them at no cost."""
@@ -254,7 +255,7 @@ class Bound:
 BOUNDS = {
     "SLOC of the core": Bound(21894, 20000),
     "files of the core": Bound(145, 160),
-    "SLOC of all packages": Bound(49706, 44000),
+    "SLOC of all packages": Bound(50005, 44000),
     "core files under 40 SLOC": Bound(2, 10),
     "import lines of the core": Bound(2195, 1800),
     "comment lines per 100 SLOC": Bound(4.2, 4, at_least=True),
@@ -263,33 +264,34 @@ BOUNDS = {
     "folders and root modules": Bound(31, 32),
     "imports between them": Bound(177, 180),
     "longest chain of imports": Bound(15, 12),
-    "lines with Any": Bound(700, 880),
+    "lines with Any": Bound(701, 880),
     "tensor functions with shapes, %": Bound(98, 80, at_least=True),
 }
 """Bounds move towards the aims. Four rose. The lines of the core and of all packages: by 65 each on 2026-11-30, because
 settings name networks and action distributions of packages, and updates choose critics and when the actor learns (decision
 0074); with it, networks import the registry. The lines of all packages: by 510 for `rlsdk ui`, `rlsdk watch` and clauses of the
 contract kit that find more bugs, by 820 because every algorithm states its formula in a `reference.py`, with which the kit
-compares its update, and by 139 for Box actions and gamepads in `record-episodes --human`; 26 lines with `Any` name networks
-in the references. No bound can be met by cutting a file in two. Imports and
-`Any` are counted, not divided by the lines of the core: a share grows when the other lines become fewer, although nothing was
-added."""
+compares its update, by 139 for Box actions and gamepads in `record-episodes --human`, by 114 for simulators with groups of
+observations, and by 185 for compiled normalizations (decision 0076); 27 lines with `Any` name networks in the references, and
+what a simulator returns. No bound can be met by cutting a file in two. Imports and `Any` are counted, not divided by the lines
+of the core: a share grows when the other lines become fewer, although nothing was added."""
 ENTERED = dict(
     zip(
         PATHS,
         (
             ((84, 37, 32), (80, 22, 25)),
             ((99, 32, 30), (85, 22, 25)),
-            ((247, 59, 47), (150, 40, 30)),
-            ((264, 66, 57), (160, 45, 61)),
-            ((758, 103, 98), (600, 110, 107)),
+            ((248, 59, 47), (150, 40, 30)),
+            ((265, 66, 57), (160, 45, 61)),
+            ((759, 103, 98), (600, 110, 107)),
         ),
         strict=True,
     )
 )
 """Path -> (bounds, aims) of the functions, files and classes entered. What counts are functions and classes: a reader has to
 follow each of them, wherever it stands. The files of the last two paths rose by one and two on 2026-11-30, when environments in
-processes left the core and one file became two themes."""
+processes left the core and one file became two themes. The functions of the last three rose by one: one function decides for
+several slots whether layers, with normalization or without, have a kernel."""
 
 
 def measured() -> dict[str, float]:

@@ -48,6 +48,7 @@ from rlsdk.settings.load import environment_id, wrapper_call
 MOST_WRAPPERS = 50
 """The number of wrappers of a foreign vector environment that messages look at."""
 EnvSource = str | Callable[..., object] | Any
+NATIVE = "native"
 LIMIT = "max_episode_steps"
 MODULE_FIX = "run the command in the folder of the module, add that folder to PYTHONPATH, or install its package"
 
@@ -87,10 +88,68 @@ def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> Conn
     if not isinstance(env, type) and not hasattr(env, "step_async") and has_members(env):
         return CustomVectorEnv(env)
     if isinstance(env, str) or callable(env):
-        made = in_process([make_one(env, {}) for _ in range(copies if isinstance(env, str) else 1)])
-        made.env_id = env if isinstance(env, str) else None
-        return made
+        if "/" in str(env) and (own := vectorizer_of(env)):
+            found = make_together(own, env, copies, {})
+        else:
+            found = in_process([make_one(env, {}) for _ in range(copies if isinstance(env, str) else 1)])
+        found.env_id = env if isinstance(env, str) else None
+        return found
     raise EnvironmentFault(_no_environment(env))
+
+
+def vectorizer_of(env: object) -> str | None:
+    """The namespace of an id if it is also the name of a vectorizer, which then makes the environments; otherwise None."""
+    namespace = env.partition("/")[0] if isinstance(env, str) else ""
+    return namespace if env not in gymnasium.registry and is_offered("vectorizers", namespace) else None
+
+
+def make_together(name: str, env: EnvSource, n_envs: int, kwargs: dict[str, Any]) -> ConnectedEnv:
+    """The vector environment that the vectorizer `name` of a package makes, or with `native` that of the environment itself.
+
+    Raises:
+        SettingsError: `kwargs` has a seed, or an id has wrappers.
+        EnvironmentFault: it raised an exception, or made something else or a wrong number of environments.
+    """
+    if name == NATIVE or vectorizer_of(env) == name:
+        if not isinstance(env, str):
+            raise SettingsError("vectorization='native' needs a gymnasium id")
+        chosen = environment_id(env)
+        if chosen.wrappers:
+            raise SettingsError(f"vectorization={name!r} takes no wrappers")
+        env, kwargs = chosen.name, {**chosen.kwargs, **kwargs}
+    if "seed" in kwargs:
+        raise SettingsError(f"env_kwargs has 'seed' for vectorization={name!r}; use seed of make_vec_env or the agent")
+    try:
+        make: Callable[..., object] = _native if name == NATIVE else extension("vectorizers", name)
+        vector = connect(make(env, n_envs, **kwargs))
+    except RlsdkError:
+        raise
+    except BaseException as error:
+        # code of the package or of the environment may raise any error
+        raise_stop(error)
+        why = raised(error).removeprefix("raised ")
+        what = f"environment {env!r} could not be made:" if name == NATIVE else f"vectorization={name!r} raised"
+        raise EnvironmentFault(f"{what} {why}") from error
+    # an environment of several agents has a row for each of them
+    if vector.num_envs % n_envs:
+        raise EnvironmentFault(f"vectorization={name!r} made {vector.num_envs} environments, not {n_envs}")
+    return vector
+
+
+def _native(env: str, n_envs: int, **kwargs: Any) -> object:
+    """The vector version that an environment has in gymnasium, or that the vectorizer `native` of a package makes."""
+    try:
+        # Both import the package of the id, which may register a vector version.
+        own, _ = in_module(env)
+        is_of_package(own)
+        return gymnasium.make_vec(own, n_envs, vectorization_mode="vector_entry_point", **kwargs)
+    except gymnasium.error.Error as error:
+        if is_offered("vectorizers", NATIVE):
+            return extension("vectorizers", NATIVE)(env, n_envs, **kwargs)
+        raise EnvironmentFault(
+            f"{env!r} has no vector version: {error}; use vectorization='sync', or"
+            f" {pip_install('rlsdk-envs[envpool]')} for the environments envpool has"
+        ) from None
 
 
 def _connect_gymnasium(env: GymVector) -> NativeVectorEnv:
@@ -153,9 +212,9 @@ def why_not_gymnasium(env: object) -> str:
         )
     if any(kind.__module__.partition(".")[0] == "pettingzoo" for kind in type(env).__mro__) or _has_agents(env):
         return (
-            "is an environment of several agents (PettingZoo), not a gymnasium.Env; write a gymnasium.Env of one agent, in"
-            " whose step the others act by fixed policies, or where all share one policy, an object with the members of"
-            " rlsdk.interfaces.VectorEnv that has a row for each agent"
+            "is an environment of several agents (PettingZoo), not a gymnasium.Env; rlsdk-pettingzoo has them: one policy for"
+            " all with make_vec_env(make_it, n, vectorization='pettingzoo'), or a gymnasium.Env of one agent, in whose step the"
+            " others act, with rlsdk_pettingzoo.make_role_env(make_it)"
         )
     return "is not a gymnasium.Env; derive its class from gymnasium.Env"
 
@@ -265,7 +324,8 @@ def _make_from_text(text: str, kwargs: Mapping[str, object]) -> object:
     return instance
 
 
-PACKAGES: Mapping[str, str] = {"rlsdk": "rlsdk-envs", "brax": "rlsdk-jax", "gymnax": "rlsdk-jax"}
+PACKAGES = {"rlsdk": "rlsdk-envs", **dict.fromkeys(("pettingzoo", "pettingzoo-role"), "rlsdk-pettingzoo")}
+PACKAGES |= dict.fromkeys(("brax", "gymnax"), "rlsdk-jax")
 """Namespace of ids that another package of this project offers -> that package."""
 
 

@@ -10,27 +10,28 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 
 from rlsdk import executors
 from rlsdk.environments.adapters.checks import Environment, name_of
 from rlsdk.environments.adapters.observations import spaces_of
-from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, in_process, is_of_package, make_one
+from rlsdk.environments.gymnasium_adapter import NATIVE, EnvSource, in_process, make_one, make_together, vectorizer_of
 from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
 from rlsdk.environments.wrapping import Wrapper, known_wrapper, wrapped, wrapper_of
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown, suggest
-from rlsdk.registry import extension, extensions
+from rlsdk.errors import SettingsError, raise_stop, raised, shown, suggest
+from rlsdk.registry import extensions
 from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.lazy import advice_of_sb3, is_installed, of_package
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings.load import environment_id, text_of
 
-NATIVE, ASYNC = "native", "async"
+ASYNC = "async"
 VECTORIZATIONS = ("auto", "sync", ASYNC, NATIVE)
 ENVS, PARALLEL = "rlsdk-envs", executors.PARALLEL
-PACKAGES = {"c": ENVS, "torch": ENVS, "jax": "rlsdk-jax", ASYNC: PARALLEL, **executors.PACKAGES}
+PACKAGES = {"c": ENVS, "torch": ENVS, ASYNC: PARALLEL, **executors.PACKAGES}
+PACKAGES |= {"jax": "rlsdk-jax", "pettingzoo": "rlsdk-pettingzoo"}
 """Vectorization -> the package of this project that offers it."""
 WORTH_PROCESSES = 700e-6
 """Processes are used when stepping all copies once takes longer than this time in seconds.
@@ -69,8 +70,9 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         vectorization: `sync` steps the copies one after the other in this process. `async` steps them in processes. `native`
             uses the environment's own vector version, or that of a package such as rlsdk-envs, which has those of envpool. The
             name of a vectorizer of a package, such as `c` or `torch` of rlsdk-envs, makes the environments with it, from any
-            `env` that it takes and `env_kwargs`. The name of an executor (`processes`, `in-process`, or one of a plugin) plays
-            whole episodes with it, for algorithms such as ARS. `auto` is `async` if there are several copies and cores and
+            `env` that it takes and `env_kwargs`. For ids whose namespace has its name (`pettingzoo/simple_spread_v3`) it is the
+            default. The name of an executor (`processes`, `in-process`, or one of a plugin) plays whole episodes with it, for
+            algorithms such as ARS. `auto` is `async` if there are several copies and cores and
             a step of all copies takes longer than `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
         env_kwargs: arguments for `gymnasium.make` or the function.
         wrappers: wrappers of each copy, innermost first: functions or classes that take an environment, names of wrappers in
@@ -92,6 +94,8 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         SettingsError: an argument is invalid.
         EnvironmentFault: the environment cannot be made; the message names the cause and the fix.
     """
+    own = vectorizer_of(env) if collectors is None and "/" in str(env) else None
+    vectorization = own or vectorization if vectorization == "auto" else vectorization
     offered = vectorization not in VECTORIZATIONS and is_offered("vectorizers", vectorization)
     _require_arguments(env, documented, any_kind=offered)
     _require_kinds(env_kwargs, wrappers)
@@ -102,11 +106,11 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
     in_collectors = among != {"collectors": None, "executor": "processes", "max_lag": 0}
     if (offered or vectorization == NATIVE) and not in_collectors:
         if wrappers or monitor_dir:
-            raise SettingsError(
-                f"vectorization={vectorization!r} makes all copies together, without wrappers and monitor_dir"
-            )
-        together = (_make_vectorized if offered else _make_native)(vectorization, env, len(sources), arguments)
+            raise SettingsError(f"vectorizer {vectorization!r} makes copies together, without wrappers and monitor_dir")
+        together = make_together(vectorization, env, len(sources), arguments)
         together.seeds = Seeds(seed)
+        if vectorization in (own, NATIVE):
+            together.name, together.env_id = environment_id(str(env)).name, _id_of(env, arguments, ())
         return together
     layers = tuple(map(wrapper_of, wrappers))
     monitors: list[Wrapper | None] = [None] * len(sources)
@@ -162,7 +166,6 @@ def _make(makers: Sequence[_Maker], vectorization: str, options: Mapping[str, An
     """The vector environment that steps the copies as `vectorization` selects. `options`: those of processes."""
     # an environment that cannot be made raises a clear error here
     first, count = makers[0].bare(), len(makers)
-    made: ConnectedEnv
     if executors.is_executor(vectorization):
         if any(maker.env is not makers[0].env for maker in makers):
             raise SettingsError(f"vectorization={vectorization!r} plays copies of one environment; give one function")
@@ -170,16 +173,15 @@ def _make(makers: Sequence[_Maker], vectorization: str, options: Mapping[str, An
         # one copy is in this process
         here = in_process([makers[0].in_monitor(first)], seed)
         make = of_package(PARALLEL, f"vectorization {vectorization!r}").ExecutorVectorEnv
-        workers = options["workers"]
-        made = make(here, makers[0], executors.make_executor(vectorization, workers), count, workers)
-        return made
+        executor = executors.make_executor(vectorization, options["workers"])
+        return cast("ConnectedEnv", make(here, makers[0], executor, count, options["workers"]))
     if vectorization == ASYNC or (vectorization == "auto" and _is_worth_processes(first, count)):
         parallel, spaces, name = of_package(PARALLEL, f"vectorization {ASYNC!r}"), spaces_of(first), name_of(first)
         _require_new(makers, first)
         # First, so that what it holds, such as a port or a window, is free for those in the processes.
         _close_trial(first)
-        made = parallel.ProcessVectorEnv(makers, spaces, parallel.ProcessOptions(**options), name=name, seed=seed)
-        return made
+        given = parallel.ProcessOptions(**options)
+        return cast("ConnectedEnv", parallel.ProcessVectorEnv(makers, spaces, given, name=name, seed=seed))
     return in_process([makers[0].in_monitor(first), *(maker() for maker in makers[1:])], seed)
 
 
@@ -193,8 +195,8 @@ def _in_collectors(makers: Sequence[_Maker], given: Mapping[str, object]) -> Con
         _close_trial(first)
         return spaces_of(first), name_of(first)
 
-    made: ConnectedEnv = of_package(PARALLEL, "the argument collectors").make_collectors(makers, inspected, **given)
-    return made
+    make = of_package(PARALLEL, "the argument collectors").make_collectors
+    return cast("ConnectedEnv", make(makers, inspected, **given))
 
 
 def _require_arguments(env: object, documented: Mapping[str, object], *, any_kind: bool) -> None:
@@ -360,61 +362,3 @@ def _times_of_steps(trial: Environment) -> list[float]:
         if terminated or truncated:
             trial.reset()
     return times
-
-
-def _make_native(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> ConnectedEnv:
-    """The vector version that an environment has in gymnasium, or that the vectorizer `native` of a package makes."""
-    if not isinstance(env, str):
-        raise SettingsError("vectorization='native' needs a gymnasium id")
-    chosen = environment_id(env)
-    if chosen.wrappers:
-        raise SettingsError("vectorization='native' takes no wrappers")
-    arguments = {**chosen.kwargs, **kwargs}
-    try:
-        # Both import the package of the id, which may register a vector version.
-        own, _ = in_module(chosen.name)
-        is_of_package(own)
-        made = connect(gymnasium.make_vec(own, n_envs, vectorization_mode="vector_entry_point", **arguments))
-    except gymnasium.error.Error as error:
-        if not is_offered("vectorizers", NATIVE):
-            raise EnvironmentFault(
-                f"{chosen.name!r} has no vector version: {error}; use vectorization='sync', or"
-                f" {pip_install(f'{ENVS}[envpool]')} for the environments envpool has"
-            ) from None
-        made = _make_vectorized(NATIVE, chosen.name, n_envs, arguments)
-    except RlsdkError:
-        raise
-    except BaseException as error:
-        # code of the environment may raise any error
-        raise_stop(error)
-        raise EnvironmentFault(
-            f"environment {chosen.name!r} could not be made: {raised(error).removeprefix('raised ')}"
-        ) from error
-    made.name, made.env_id = chosen.name, _id_of(env, kwargs, ())
-    return made
-
-
-def _make_vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> ConnectedEnv:
-    """The vector environment that the vectorizer `name` of a package makes.
-
-    Raises:
-        SettingsError: `kwargs` has a seed.
-        EnvironmentFault: it raised an exception, or made something else or another number of environments.
-    """
-    make = extension("vectorizers", name)
-    if "seed" in kwargs:
-        raise SettingsError(
-            f"env_kwargs has 'seed' for vectorization={name!r}; use seed of make_vec_env, or of the agent"
-        )
-    try:
-        made = make(env, n_envs, **kwargs)
-    except RlsdkError:
-        raise
-    except BaseException as error:
-        # code of the package may raise any error
-        raise_stop(error)
-        raise EnvironmentFault(f"vectorization={name!r} {raised(error)}") from error
-    vector = connect(made)
-    if vector.num_envs != n_envs:
-        raise EnvironmentFault(f"vectorization={name!r} made {vector.num_envs} environments, not {n_envs}")
-    return vector

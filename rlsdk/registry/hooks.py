@@ -45,8 +45,10 @@ def environments() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty
 def vectorizers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Return name -> function (env, n_envs, **env_kwargs) that makes a vector environment of `n_envs` environments.
 
-    `make_vec_env(env, n_envs, vectorization=NAME)` calls it. It returns a vector environment of gymnasium, or an object with
-    the members of `rlsdk.interfaces.VectorEnv`. The one called `native` gets the ids of which gymnasium has no vector version.
+    `make_vec_env(env, n_envs, vectorization=NAME)` calls it. For ids `NAME/...` that gymnasium does not know it is the default,
+    so that commands need the id only. It returns a vector environment of gymnasium, or an object with the members of
+    `rlsdk.interfaces.VectorEnv`. An environment may have several rows, such as one for each agent. The function called `native`
+    gets the ids of which gymnasium has no vector version.
     """
 
 

@@ -295,7 +295,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             algorithm=spec.id,
             env=env,
             dataset=None if data is None else data.name,
-            n_envs=1 if envs is None else envs.num_envs,
+            n_envs=1 if envs is None else count,
             preset=known is not None,
             seed=agent.seed,
             device=agent.device,

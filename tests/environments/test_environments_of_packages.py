@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import gymnasium
 import numpy as np
 import pytest
@@ -15,11 +16,13 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import make_vec_env
+from rlsdk.environments import connect, make_vec_env
 from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.environments.vectorize import require_vectorization
-from rlsdk.errors import PluginError, RlsdkError, SettingsError
+from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError
+from rlsdk.evaluation import run_episodes
 from rlsdk.registry import plugins
+from rlsdk.runs import RunRequest, load_agent, run
 from rlsdk_sb3 import NumpyVectorEnv
 from tests.plugin_site import Site
 from tests.stateful_environments import Chase
@@ -50,6 +53,35 @@ def test_a_vectorizer_of_a_package_makes_the_environments(site: Site) -> None:
     assert env.num_envs == 3
     assert NumpyVectorEnv(env).reset().tolist() == NumpyVectorEnv(other).reset().tolist()
     assert rlsdk.make("trpo", env=env, seed=0, n_steps=8, batch_size=8).learn(24).num_timesteps == 24
+
+
+AGENTS = """import gymnasium
+    return {"rows": lambda env, count, **kwargs: gymnasium.make_vec(env.partition("/")[2], 2 * count, **kwargs)}"""
+
+
+def test_ids_of_a_namespace_are_made_by_the_vectorizer_of_that_name(site: Site, tmp_path: Path) -> None:
+    """With two rows for each environment, as environments of two agents have."""
+    add(site, "rows", AGENTS)
+    text = "rows/CartPole-v1?max_episode_steps=5"
+    env = make_vec_env(text, 3, seed=1)
+    assert (env.num_envs, env.env_id) == (6, text)
+    assert connect(text, 2).num_envs == 4
+    model: Any = rlsdk.make("trpo", env=text, seed=0, n_steps=8, batch_size=8)
+    model.learn(16)
+    assert set(run_episodes(model, text, 4).lengths) == {5}
+    model.save(tmp_path / "agent.rlsdk")
+    assert load_agent(tmp_path / "agent.rlsdk", None, trust=True)[1] == text
+    request = RunRequest(algorithm="trpo", env=text, n_envs=2, steps=32, settings={"n_steps": 8}, out=tmp_path / "run")
+    run(request)
+    assert run(attrs.evolve(request, steps=64, resume=True, n_envs=None, settings={})).env_steps == 64
+    with pytest.raises(SettingsError, match="takes no wrappers"):
+        make_vec_env(f"{text}&wrapper=TimeLimit")
+
+
+def test_a_vectorizer_makes_the_same_number_of_rows_for_each_environment(site: Site) -> None:
+    add(site, "rows", AGENTS.replace("2 * count", "3"))
+    with pytest.raises(EnvironmentFault, match="made 3 environments, not 2"):
+        make_vec_env("rows/CartPole-v1", 2)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +187,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
     code = "import gymnasium; assert not any(name.startswith('rlsdk/') for name in gymnasium.registry)"
     code += """
-from rlsdk.environments import make_vec_env
+from rlsdk.environments import connect, make_vec_env
 from rlsdk.environments.vectorize import require_vectorization
 for call in (lambda: make_vec_env("rlsdk/TMazeEnv-v0"), lambda: require_vectorization("torch"),
              lambda: make_vec_env("Pong-v5", vectorization="native"),

@@ -1,4 +1,4 @@
-"""The kernels for RMSprop and epsilon-greedy acting return exactly the results of torch."""
+"""The kernels for RMSprop, RAdam and epsilon-greedy acting return exactly the results of torch."""
 
 from __future__ import annotations
 
@@ -20,24 +20,39 @@ from tests.tables import in_one_test
 @pytest.mark.parametrize("arguments", [{}, {"alpha": 0.9, "eps": 1e-3}, {"momentum": 0.5}, {"centered": True}])
 def test_rmsprop(arguments: dict[str, Any]) -> None:
     with compiled_off():
-        require_steps_of_torch(arguments, 0.0)
+        require_steps_of_torch("rmsprop", arguments, 0.0)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"alpha": 0.9, "eps": 1e-3}])
 def test_compiled_rmsprop(arguments: dict[str, Any]) -> None:
     """Torch's vector library rounds some square roots differently, here on an AMD processor."""
-    require_steps_of_torch(arguments, 1e-6)
+    require_steps_of_torch("rmsprop", arguments, 1e-6)
 
 
-def require_steps_of_torch(arguments: dict[str, Any], tolerance: float) -> None:
-    """Five steps of the kernel are those of torch, up to a relative difference."""
+UNUSUAL: list[dict[str, Any]] = [
+    {"weight_decay": 0.1},
+    {"maximize": True},
+    {"decoupled_weight_decay": True, "weight_decay": 0.1},
+]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"betas": (0.5, 0.99), "eps": 1e-3}, *UNUSUAL])
+def test_radam(arguments: dict[str, Any]) -> None:
+    """The first five steps do not divide by the deviation, the others do. Steps with unusual options are made by torch."""
+    require_steps_of_torch("radam", arguments, 2e-6, steps=12)
+    with compiled_off():
+        require_steps_of_torch("radam", arguments, 0.0)
+
+
+def require_steps_of_torch(choice: str, arguments: dict[str, Any], tolerance: float, steps: int = 5) -> None:
+    """Some steps of the kernel are those of torch, up to a relative difference."""
     torch.manual_seed(0)
     ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
     theirs.load_state_dict(ours.state_dict())
-    flat = FlatOptimizer(ours, "rmsprop", 0.01, arguments)
+    flat = FlatOptimizer(ours, choice, 0.01, arguments)
     with kernels_off():
-        plain = FlatOptimizer(theirs, "rmsprop", 0.01, arguments)
-    for step in range(5):
+        plain = FlatOptimizer(theirs, choice, 0.01, arguments)
+    for step in range(steps):
         for optimizer in (flat, plain):
             optimizer.zero_grad()
             optimizer.gradients.copy_(torch.arange(8.0) - step)

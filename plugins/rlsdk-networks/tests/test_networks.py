@@ -44,12 +44,35 @@ def test_dense_layers_equal_the_formula(layer_norm: bool, activation: str, net_a
     wanted = dense(weights_of(network), torch.cat([seen, action], 1).numpy(), activation)
     np.testing.assert_allclose(network(seen, action).detach().numpy(), wanted, rtol=1e-12)
     assert wanted.shape == (7, 4)
+    # without dropout, compiled code computes them, if there is any
+    single, given = deepcopy(network).float(), (seen.float(), action.float())
+    found, gradient = single(*given), torch.autograd.grad
+    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-4, atol=1e-4)
+    exact = gradient(network(seen, action).square().sum(), list(network.parameters()))
+    for own, expected in zip(gradient(found.square().sum(), list(single.parameters())), exact, strict=True):
+        torch.testing.assert_close(own.double(), expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()) + 1e-5)
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_residual_blocks_equal_the_formula(blocks: int) -> None:
     network, seen = disturbed(SimbaNetwork(SPACE, 4, width=6, blocks=blocks, expansion=2)), inputs(7, 3)
     np.testing.assert_allclose(network(seen).detach().numpy(), residual(weights_of(network), seen.numpy()), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "small"), [(MlpNetwork, {"net_arch": [5]}), (SimbaNetwork, {"width": 6, "blocks": 1})]
+)
+@pytest.mark.parametrize("actions", [0, 2])
+def test_networks_read_the_entries_that_keys_lists(kind: Any, small: dict[str, Any], actions: int) -> None:
+    """They equal a network of these entries alone."""
+    sizes = (actions, 4) if actions else (4,)
+    torch.manual_seed(0)
+    network = kind(NESTED, *sizes, keys=["a"], **small)
+    torch.manual_seed(0)
+    alone = kind(NESTED["a"], *sizes, **small)
+    seen = {"a": torch.randn(7, 2, 2), "b": (torch.randn(7, 3),)}
+    given = (torch.randn(7, 2),) if actions else ()
+    assert torch.equal(network(seen, *given), alone(seen["a"], *given))
 
 
 def test_the_sizes_of_simba_are_those_of_the_paper() -> None:

@@ -8,17 +8,14 @@ from torch import Generator, Tensor
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import State
 from rlsdk.math import clipped_double_q, half_squared_error, td_error
-from rlsdk.networks import ContinuousCritics, OwnCritics, SquashedActor, mean_value
+from rlsdk.networks import ContinuousCritics, OwnCritics, SquashedActor, mean_of_smallest, mean_value
 from rlsdk.records import Features, Metrics, Observation, Transitions
 from rlsdk.runtime import count_in
 from rlsdk.settings import require_noise_stays
 from rlsdk.tree import map_tensors
-from rlsdk.updates import EntropyCoefficient, FlatOptimizer, random_subset
+from rlsdk.updates import UPDATES_BETWEEN_CHECKS, EntropyCoefficient, FlatOptimizer, random_subset
 from rlsdk_crossq.config import CrossQConfig
 from rlsdk_crossq.layers import batch_statistics
-
-UPDATES_BETWEEN_CHECKS = 1000
-"""The number of updates between two checks of the size of a learned entropy coefficient."""
 
 
 class CrossQUpdate:
@@ -90,8 +87,8 @@ class CrossQUpdate:
         if trains_actor:
             metrics |= self._learn_actions(batch.observation.features, noise[1], rate)
         # reading a number waits for a GPU, so not after every update
-        if self.entropy.learned and self.updates % UPDATES_BETWEEN_CHECKS == 0:
-            self.entropy.warn_if_large(float(alpha))
+        if self.updates % UPDATES_BETWEEN_CHECKS == 0:
+            self.entropy.warn_if_large(alpha)
         return metrics
 
     def _learn_values(self, batch: Transitions, noise: Tensor, alpha: Tensor, rate: float) -> Tensor:
@@ -139,7 +136,7 @@ class CrossQUpdate:
         with torch.no_grad():
             features = critics.encoder(seen)
         # with `subset_size` the mean of all critics: their minimum would be too pessimistic (arXiv:2101.05982)
-        value_of = _mean_of_smallest if self.config.policy_kwargs.subset_size is None else mean_value
+        value_of = mean_of_smallest if self.config.policy_kwargs.subset_size is None else mean_value
         value, grad = critics.action_gradient(features, action, value_of)
         self.actor_optimizer.zero_grad()
         vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))
@@ -169,10 +166,3 @@ class CrossQUpdate:
         self.optimizer.load_state_dict(state["critic_optimizer"])
         self.entropy.load_state_dict(state["entropy"])
         self.updates = count_in(state["counters"], "updates")
-
-
-def _mean_of_smallest(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (the mean over rows of the smallest of C values, 0-d; its gradient) for values [C, N, 1]."""
-    # the gradient belongs to the critic that is the smallest for this row
-    smallest, chosen = values.min(0, keepdim=True)
-    return smallest.mean(), torch.zeros_like(values).scatter_(0, chosen, 1.0 / smallest.numel())

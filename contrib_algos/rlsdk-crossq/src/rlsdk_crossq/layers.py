@@ -26,6 +26,7 @@ class BatchRenorm(nn.Module):
     without gradient.
     """
 
+    is_batch_renorm = True  # rlsdk-kernels recognizes the layer by it
     mean: Tensor
     variance: Tensor
     passes: Tensor

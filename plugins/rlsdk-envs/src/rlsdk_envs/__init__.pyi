@@ -3,6 +3,7 @@ from rlsdk_envs.atari import make_atari_env as make_atari_env
 from rlsdk_envs.c_vector import make_c_vec_env as make_c_vec_env
 from rlsdk_envs.check import check_env as check_env
 from rlsdk_envs.envpool_vector import make_envpool_vec_env as make_envpool_vec_env
+from rlsdk_envs.isaac_vector import make_isaac_vec_env as make_isaac_vec_env
 from rlsdk_envs.torch_vector import TorchEnv as TorchEnv
 from rlsdk_envs.torch_vector import make_torch_vec_env as make_torch_vec_env
 from rlsdk_envs.toy import AnySpaceEnv as AnySpaceEnv

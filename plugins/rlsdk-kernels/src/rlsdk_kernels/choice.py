@@ -29,6 +29,7 @@ from rlsdk_kernels.compiled_library import has_avx2, may_compile
 if TYPE_CHECKING:
     from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
     from rlsdk_kernels.compiled_policy import CompiledPolicyLoss
+    from rlsdk_kernels.compiled_renorm import CompiledRenorm
     from rlsdk_kernels.compiled_steps import CompiledPolicySteps
     from rlsdk_kernels.compiled_vectors import Normalization
     from rlsdk_kernels.cuda_graphs import GraphedTransition
@@ -71,7 +72,7 @@ def dense_network(
     hooked: bool,
     reference: ReferenceT,
     member: int | None = None,
-) -> ReferenceT | DenseLayers:
+) -> ReferenceT | DenseLayers | CompiledRenorm:
     """Return the kernel for layers that follow an encoder.
 
     Args:
@@ -82,12 +83,29 @@ def dense_network(
         reference: evaluates the network by calling its modules.
         member: the index of one member of an ensemble, to evaluate it alone; None: all.
     """
-    name = backend_name(choice)
-    if hooked or name is None or next(encoder.parameters(), None) is not None or not is_dense(modules):
-        return reference
-    from rlsdk_kernels.dense_choice import dense_of
+    if (name := _backend_of(modules, encoder, choice, hooked)) is not None:
+        from rlsdk_kernels.dense_choice import dense_of
 
-    return dense_of(modules, name, member)
+        return dense_of(modules, name, member)
+    # zeros that are left out make it faster than torch at any width
+    fast = may_compile() and has_avx2()
+    if hooked or member is not None or (choice.setting, choice.device) != ("auto", "cpu") or not fast:
+        return reference
+    from rlsdk_kernels.compiled_renorm import CompiledRenorm, is_renormalized
+
+    alone = next(encoder.parameters(), None) is None
+    return CompiledRenorm(modules) if alone and is_renormalized(modules) else reference
+
+
+def _backend_of(modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool) -> str | None:
+    """Return the name of the fastest backend for layers that follow an encoder; None: no kernel of dense layers fits."""
+    name = None if hooked or next(encoder.parameters(), None) is not None else backend_name(choice)
+    if name is None or is_dense(modules):
+        return name
+    from rlsdk_kernels.dense_choice import can_be_compiled
+
+    # with layer normalization
+    return name if name == "compiled" and can_be_compiled(modules) else None
 
 
 def dense_acting(
@@ -98,8 +116,7 @@ def dense_acting(
     reference: Callable[[Tensor], Tensor],
 ) -> Callable[[Tensor], Tensor]:
     """Return the function that computes raw outputs [N, O] without graph from encoded observations [N, I]."""
-    off = hooked or backend_name(choice) is None
-    if off or next(encoder.parameters(), None) is not None or not is_dense(modules):
+    if _backend_of(modules, encoder, choice, hooked) is None:
         return reference
     from rlsdk_kernels.dense_acting import DenseActing
 
@@ -115,8 +132,7 @@ def greedy_acting(
     values_per_action: int,
 ) -> GreedyActing | None:
     """Return the kernel for acting greedily; None if no kernel fits, for example without dense layers."""
-    off = hooked or backend_name(choice) is None
-    if off or next(encoder.parameters(), None) is not None or not is_dense(modules):
+    if _backend_of(modules, encoder, choice, hooked) is None:
         return None
     from rlsdk_kernels.dense_acting import GreedyActing
 
@@ -244,6 +260,10 @@ def optimizer_step(
         from rlsdk_kernels.optimizer_steps import RmspropKernel
 
         return RmspropKernel(optimizer, flat).step
+    if choice == "radam":
+        from rlsdk_kernels.optimizer_steps import RadamKernel
+
+        return RadamKernel(optimizer, flat).step
     return lambda *_: False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple, cast
 
@@ -36,7 +36,8 @@ class Trace(NamedTuple):
 class CompiledDense:
     """Evaluates linear layers on the CPU, with activations between them: a network, or an ensemble of C networks.
 
-    It has the methods of `DenseKernel` that networks need which share no layers. Outputs are [N, O], of an ensemble [C, N, O].
+    A layer of a network, except the last, may have layer normalization before its activation. The class has the methods of
+    `DenseKernel` that networks need which share no layers. Outputs are [N, O], of an ensemble [C, N, O].
     """
 
     backend = COMPILED
@@ -46,17 +47,24 @@ class CompiledDense:
         """Check `can_be_compiled` first. `member` is the index of one member of an ensemble, to evaluate it alone."""
         self.modules, self.member = list(modules), member
         self.linear = [module for module in self.modules if is_linear(module)]
-        self.parameters = [cast("nn.Parameter", p) for module in self.linear for p in (module.weight, module.bias)]
+        self._norms = norms_of(self.modules)
+        own = [each for each in self._norms if each is not None]
+        self.parameters = [
+            cast("nn.Parameter", p) for module in (*self.linear, *own) for p in (module.weight, module.bias)
+        ]
+        """Weight and bias of each linear layer, then of each normalization."""
         self._shapes, first = [parameter.shape for parameter in self.parameters], self.parameters[0]
         self._stacked = first.dim() == 3
         self._lead = first.shape[:1] if self._stacked and member is None else first.shape[:0]
         # an ensemble stores weights [I, O], a network [O, I]
-        sizes = [shape[-2:] if self._stacked else shape[::-1] for shape in self._shapes[::2]]
-        kinds = [ACTIVATIONS.index(kind) for kind in activations_of(self.modules)]
+        weights = self._shapes[: 2 * len(self.linear) : 2]
+        sizes = [shape[-2:] if self._stacked else shape[::-1] for shape in weights]
+        kinds = [ACTIVATIONS.index(kind) for kind in activations_of(without_norms(self.modules))]
         *hidden, self.output_size = (outputs for _, outputs in sizes)
         self.widest = max(max(size) for size in sizes)
         members, self._count = self._lead.numel(), len(self.linear)
-        self.input_size, self.hidden_size, self._counts = sizes[0][0], members * sum(hidden), (members, self._count)
+        self.input_size, self._counts = sizes[0][0], (members, self._count)
+        self.hidden_size = members * sum(hidden) + sum(len(each.weight) + 1 for each in own)
         self._sizes_and_kinds = [*zip(sizes, kinds, strict=True)] * members
         self._known: tuple[Memory, ctypes.Array[Layer]] = Memory(), (Layer * 0)()
         self._gradients: tuple[Memory, Places] = Memory(), places(())
@@ -219,15 +227,24 @@ class CompiledDense:
                 )
         require_memory(self.parameters)
         parts = self._parts(memory := list(map(as_floats, self.parameters)))
-        pairs = zip(parts[::2], parts[1::2], self._sizes_and_kinds, strict=True)
-        layers = (Layer * len(self._sizes_and_kinds))(
-            *(Layer(w.data_ptr(), b.data_ptr(), *size, kind, self._stacked) for w, b, (size, kind) in pairs)
-        )
+        layers = (Layer * len(self._sizes_and_kinds))(*self._described(parts))
         copied = any(used is not parameter for used, parameter in zip(memory, self.parameters, strict=True))
         layers.memory = kept_memory(memory)  # type: ignore[attr-defined]
         known = Memory() if copied else Memory(self.parameters)
         self._known = known, layers  # one assignment, because several threads may predict
         return layers
+
+    def _described(self, parts: list[Tensor]) -> list[Layer]:
+        """Return the layers of one member after another, with the addresses of `parts` [..]."""
+        count, pairs = len(self._sizes_and_kinds), list(zip(parts[::2], parts[1::2], strict=True))
+        found = [
+            Layer(weight.data_ptr(), bias.data_ptr(), *size, kind, self._stacked)
+            for (weight, bias), (size, kind) in zip(pairs[:count], self._sizes_and_kinds, strict=True)
+        ]
+        normalized = [(layer, norm) for layer, norm in zip(found, self._norms, strict=False) if norm is not None]
+        for (layer, norm), (scale, shift) in zip(normalized, pairs[count:], strict=True):
+            layer.scale, layer.shift, layer.eps = scale.data_ptr(), shift.data_ptr(), norm.eps
+        return found
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without addresses, which must not be copied or pickled."""
@@ -235,6 +252,17 @@ class CompiledDense:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(cast("list[nn.Module]", state["modules"]), cast("int | None", state["member"]))  # type: ignore[misc]
+
+
+def norms_of(modules: Sequence[nn.Module]) -> list[nn.LayerNorm | None]:
+    """The layer normalization after each linear layer; None if there is none."""
+    pairs = zip(modules, [*modules[1:], None], strict=True)
+    return [after if type(after) is nn.LayerNorm else None for module, after in pairs if is_linear(module)]
+
+
+def without_norms(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    """Return the modules that are not layer normalizations."""
+    return [module for module in modules if type(module) is not nn.LayerNorm]
 
 
 def kept_memory(tensors: Iterable[Tensor]) -> list[object]:

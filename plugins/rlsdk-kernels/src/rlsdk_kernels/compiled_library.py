@@ -70,7 +70,22 @@ def fields(kind: type[Number], names: str) -> tuple[tuple[str, type[Number]], ..
 class Layer(ctypes.Structure):
     """A layer of a dense network, as `dense.h` declares it."""
 
-    _fields_ = (*fields(POINTER, "weight bias"), *fields(COUNT, "inputs outputs activation by_inputs"))
+    _fields_ = (
+        *fields(POINTER, "weight bias"),
+        *fields(COUNT, "inputs outputs activation by_inputs"),
+        *fields(POINTER, "scale shift"),
+        *fields(c_float, "eps"),
+    )
+
+
+class Norm(ctypes.Structure):
+    """The normalization of a layer's inputs, as `renorm.c` declares it."""
+
+    _fields_ = (
+        *fields(POINTER, "scale bias mean variance passes"),
+        *fields(COUNT, "warm_up"),
+        *fields(c_float, "momentum eps"),
+    )
 
 
 class Network(ctypes.Structure):
@@ -114,7 +129,7 @@ class Optimizer(ctypes.Structure):
     )
 
 
-ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]] = {
+ARGUMENTS: dict[str, tuple[type[Number], ...]] = {
     "dense_forward": (POINTER, COUNT, COUNT, POINTER, COUNT, POINTER, POINTER),
     "dense_outputs": (POINTER, COUNT, POINTER, COUNT, POINTER),
     "dense_backward": (POINTER, COUNT, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, POINTER),
@@ -144,7 +159,10 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "clip_norm": (POINTER, COUNT, c_float),
     "normalize": (POINTER, COUNT, COUNT, POINTER, POINTER, c_float, POINTER),
     "counted_step": (POINTER, POINTER),
+    "radam_step": (*[POINTER] * 4, COUNT, *[c_double] * 4, COUNT),
     "use_threads": (COUNT, POINTER),
+    "renorm_forward": (POINTER, POINTER, COUNT, COUNT, POINTER, COUNT, COUNT, POINTER, POINTER),
+    "renorm_backward": (POINTER, POINTER, *[COUNT] * 4, *[POINTER] * 5),
     "policy_steps": (POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER),
 }
 """The arguments of each function. Those that allocate memory or check actions return 0 if they succeed."""

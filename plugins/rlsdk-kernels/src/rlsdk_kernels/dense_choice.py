@@ -11,7 +11,7 @@ from torch import nn
 
 from rlsdk.kernels import is_dense, is_hooked, is_linear
 from rlsdk_kernels.backends import BACKENDS, COMPILED, NUMPY_WIDTH, TORCH
-from rlsdk_kernels.compiled_dense import CompiledDense
+from rlsdk_kernels.compiled_dense import CompiledDense, norms_of, without_norms
 from rlsdk_kernels.compiled_library import may_compile
 from rlsdk_kernels.dense_kernel import DenseKernel, DenseLayers
 from rlsdk_kernels.numpy_backend import NUMPY, Backend
@@ -21,9 +21,13 @@ SAMPLING_WIDTH = 256
 
 
 def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
-    """Whether modules are dense layers of float32 on the CPU, all of one network or of one ensemble, without hooks."""
-    chosen = list(modules)
-    if not is_dense(chosen) or any(map(is_hooked, chosen)):
+    """Whether modules are dense layers of float32 on the CPU, all of one network or of one ensemble, without hooks.
+
+    Layers of one network, except the last, may have layer normalization.
+    """
+    normalized = list(modules)
+    chosen = without_norms(normalized)
+    if not is_dense(chosen) or any(map(is_hooked, normalized)) or not _norms_fit(normalized):
         return False
     linear = [module for module in chosen if is_linear(module)]
     parameters = [cast("nn.Parameter", p) for module in linear for p in (module.weight, module.bias)]
@@ -37,6 +41,16 @@ def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
         and [bias.shape for bias in parameters[1::2]] == [(members, 1, o) if members else (o,) for _, o in sizes]
         and all(one[1] == two[0] for one, two in pairwise(sizes))
     )
+
+
+def _norms_fit(modules: Sequence[nn.Module]) -> bool:
+    """Whether all layer normalizations follow linear layers of one network, not the last, and have scale and shift."""
+    linear = [module for module in modules if is_linear(module)]
+    pairs = [(norm, layer) for norm, layer in zip(norms_of(modules), linear, strict=True) if norm is not None]
+    if len(pairs) < len(modules) - len(without_norms(modules)) or any(layer is linear[-1] for _, layer in pairs):
+        return False
+    own = [(p, cast("nn.Parameter", layer.bias).shape) for norm, layer in pairs for p in (norm.weight, norm.bias)]
+    return all(isinstance(p, nn.Parameter) and p.is_cpu and p.dtype is torch.float32 and p.shape == s for p, s in own)
 
 
 def dense_of(modules: Iterable[nn.Module], name: str, member: int | None = None) -> DenseLayers:
@@ -73,7 +87,8 @@ def sampling_dense(modules: Iterable[nn.Module]) -> CompiledDense | None:
 
 
 def acting_dense(modules: Iterable[nn.Module]) -> DenseLayers:
-    """Return the fastest kernel for acting with few rows. Numpy is as fast for wide layers."""
+    """Return the fastest kernel for acting with few rows. Numpy is as fast for wide layers, and does not normalize."""
     chosen = list(modules)
     narrow = all(max(parameter.shape) <= NUMPY_WIDTH for module in chosen for parameter in module.parameters())
-    return dense_of(chosen, COMPILED.name if narrow and may_compile() else NUMPY.name)
+    normalized = not is_dense(chosen)
+    return dense_of(chosen, COMPILED.name if (narrow or normalized) and may_compile() else NUMPY.name)

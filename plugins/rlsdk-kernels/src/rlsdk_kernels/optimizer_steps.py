@@ -1,13 +1,16 @@
-"""Makes the steps of torch's Adam and RMSprop for one vector of all parameters."""
+"""Makes the steps of torch's Adam, RMSprop and RAdam for one vector of all parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from rlsdk_kernels.compiled_library import loaded_library, may_compile
+from rlsdk_kernels.compiled_vectors import fits
 
 # Adam for one vector of parameters, without the overhead of `torch.optim.Adam.step`.
 
@@ -22,7 +25,6 @@ class AdamKernel:
     def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
         """`flat`, float [D], is the only parameter of `optimizer`."""
         self.optimizer, self.flat = optimizer, flat
-        self._known = _fused is not None and all(hasattr(optimizer, name) for name in HOOKS)
 
     def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
         """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
@@ -31,15 +33,10 @@ class AdamKernel:
 
         That is the case for another optimizer, further parameters, hooks, `amsgrad`, or before the first step.
         """
-        groups, gradients = optimizer.param_groups, self.flat.grad
-        options = groups[0]
-        if not self._known or optimizer is not self.optimizer or not moments or gradients is None or options["amsgrad"]:
+        options, gradients = optimizer.param_groups[0], self.flat.grad
+        plain = _is_plain(self.optimizer, optimizer, self.flat, moments, ("amsgrad",))
+        if _fused is None or gradients is None or not plain:
             return False
-        if len(groups) > 1 or options["params"][0] is not self.flat:
-            return False
-        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-            return False
-        assert _fused is not None
         moments["step"] += 1
         averages = [moments["exp_avg"]], [moments["exp_avg_sq"]]
         lists = [self.flat.detach()], [gradients], *averages, list[Tensor](), [moments["step"]]
@@ -65,24 +62,55 @@ class RmspropKernel:
         """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
 
         Returns False, without a step, if the result might differ."""
-        groups, gradients = optimizer.param_groups, self.flat.grad
-        options = groups[0]
-        if (
-            optimizer is not self.optimizer
-            or not moments
-            or gradients is None
-            or any(options[name] for name in UNUSUAL)
-        ):
-            return False
-        if (
-            len(groups) > 1
-            or options["params"][0] is not self.flat
-            or any(getattr(optimizer, name, True) for name in HOOKS)
-        ):
+        options, gradients = optimizer.param_groups[0], self.flat.grad
+        if gradients is None or not _is_plain(self.optimizer, optimizer, self.flat, moments, UNUSUAL):
             return False
         alpha, square = options["alpha"], moments["square_avg"]
         moments["step"] += 1
         with torch.no_grad():
             square.mul_(alpha).addcmul_(gradients, gradients, value=1 - alpha)
             self.flat.addcdiv_(gradients, square.sqrt().add_(options["eps"]), value=-options["lr"])
+        return True
+
+
+def _is_plain(
+    own: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
+    flat: nn.Parameter,
+    moments: Mapping[str, Tensor],
+    unusual: Sequence[str],
+) -> bool:
+    """Whether `optimizer` is `own`, has state and only the parameter `flat` [D], and neither `unusual` options nor hooks."""
+    options, *others = optimizer.param_groups
+    if optimizer is not own or not moments or others or options["params"][0] is not flat:
+        return False
+    return not any(options[name] for name in unusual) and not any(getattr(optimizer, name, True) for name in HOOKS)
+
+
+# RAdam for one vector of parameters, in one call of compiled code instead of some ten of torch. Source: Liu et al. 2020,
+# arXiv:1908.03265, algorithm 2.
+
+UNUSUAL_OF_RADAM = ("weight_decay", "maximize", "differentiable", "capturable")
+
+
+class RadamKernel:
+    """Makes the same step as `torch.optim.RAdam` with default options, up to rounding; `lr`, `betas` and `eps` may differ."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
+        """`flat`, float [D], is the only parameter of `optimizer`."""
+        self.optimizer, self.flat = optimizer, flat
+
+    def step(self, optimizer: torch.optim.Optimizer, moments: MutableMapping[str, Tensor]) -> bool:
+        """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
+
+        Returns False, without a step, if compiled code cannot make it."""
+        options, gradients = optimizer.param_groups[0], self.flat.grad
+        if gradients is None or not _is_plain(self.optimizer, optimizer, self.flat, moments, UNUSUAL_OF_RADAM):
+            return False
+        vectors = self.flat.detach(), gradients, moments["exp_avg"], moments["exp_avg_sq"]
+        if isinstance(options["lr"], Tensor) or not may_compile() or not fits(vectors, self.flat.numel()):
+            return False
+        moments["step"] += 1
+        numbers = options["lr"], *options["betas"], options["eps"]
+        loaded_library().radam_step(*map(Tensor.data_ptr, vectors), self.flat.numel(), *numbers, int(moments["step"]))
         return True

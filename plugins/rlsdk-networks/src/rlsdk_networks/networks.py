@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import relu
 
 from rlsdk.errors import SettingsError, shown
+from rlsdk.networks import Layers
 from rlsdk.records import Features
 from rlsdk.settings import as_net_arch
 
@@ -80,20 +81,32 @@ class SeededDropout(nn.Module):
         return f"rate={self.rate}"
 
 
-def inputs_of(space: spaces.Space[object], sizes: Sequence[int]) -> tuple[int, int]:
+def inputs_of(space: spaces.Space[object], sizes: Sequence[int], keys: Sequence[str] | None = None) -> tuple[int, int]:
     """Return (number of inputs, number of outputs) for a space, and for actions if there are two `sizes`.
 
+    `keys`: the entries of a Dict space that count; None: all.
+
     Raises:
-        SettingsError: there are more sizes.
+        SettingsError: there are more sizes, or an entry does not exist.
     """
     if len(sizes) not in (1, 2):
         raise SettingsError(f"a network is made with (space, [actions,] outputs), not with {len(sizes)} sizes")
+    if keys is not None:
+        known = dict(space.spaces) if isinstance(space, spaces.Dict) else {}
+        if isinstance(keys, str) or not keys or not all(key in known for key in keys):
+            has = f"it has {', '.join(map(repr, known))}" if known else "the space has no entries, so leave keys out"
+            raise SettingsError(f"keys = {shown(keys, 60)} must be a list of entries of the observation; {has}")
+        space = spaces.Dict({key: known[key] for key in keys})
     return flatdim(space) + sum(sizes[:-1]), sizes[-1]
 
 
-def flattened(features: Features, actions: Tensor | None) -> Tensor:
-    """Join preprocessed observations [N, ..], and actions [N, A] if given, to vectors float [N, inputs]."""
-    parts = _tensors(features) + ([] if actions is None else [actions])
+def flattened(features: Features, actions: Tensor | None, keys: Sequence[str] | None = None) -> Tensor:
+    """Join preprocessed observations [N, ..], and actions [N, A] if given, to vectors float [N, inputs].
+
+    `keys`: the entries of a table of observations that are joined; None: all.
+    """
+    read = features if keys is None else [features[key] for key in keys]
+    parts = _tensors(read) + ([] if actions is None else [actions])
     return parts[0].flatten(1) if len(parts) == 1 else torch.cat([part.flatten(1) for part in parts], 1)
 
 
@@ -132,6 +145,7 @@ class MlpNetwork(nn.Module):
         activation_fn: str = "relu",
         layer_norm: bool = False,
         dropout: float = 0.0,
+        keys: Sequence[str] | None = None,
     ) -> None:
         """Build the layers.
 
@@ -142,12 +156,13 @@ class MlpNetwork(nn.Module):
             activation_fn: a key of `ACTIVATIONS`.
             layer_norm: normalize the inputs of each activation over the units of a row.
             dropout: the probability that a unit is 0 in a training pass, for critics. Target critics have it too.
+            keys: the entries of a Dict observation that the network reads; None: all.
 
         Raises:
             SettingsError: a setting is outside its range.
         """
         super().__init__()
-        inputs, outputs = inputs_of(observation_space, sizes)
+        (inputs, outputs), self.keys = inputs_of(observation_space, sizes, keys), keys
         if activation_fn not in ACTIVATIONS:
             raise SettingsError(f"activation_fn = {shown(activation_fn, 60)}; accepted: {', '.join(ACTIVATIONS)}")
         rate, table = fraction("dropout", dropout), as_net_arch(net_arch)
@@ -155,25 +170,24 @@ class MlpNetwork(nn.Module):
             raise SettingsError(f"net_arch = {shown(net_arch, 60)} must be a list of layer widths, such as [256, 256]")
         if not isinstance(layer_norm, bool):
             raise SettingsError(f"layer_norm = {shown(layer_norm, 60)} must be true or false")
-        self.activation = ACTIVATIONS[activation_fn]()
-        self.hidden, self.norms, self.dropouts = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        layers = list[nn.Module]()
         for width in table[""]:
-            self.hidden.append(nn.Linear(inputs, width))
-            self.norms.append(nn.LayerNorm(width) if layer_norm else nn.Identity())
-            self.dropouts.extend([SeededDropout(rate)] if rate else [])
+            layers += [nn.Linear(inputs, width), *([SeededDropout(rate)] if rate else [])]
+            layers += [*([nn.LayerNorm(width)] if layer_norm else []), ACTIVATIONS[activation_fn]()]
             inputs = width
-        self.output = nn.Linear(inputs, outputs)
+        self.layers, self.output = nn.Sequential(*layers), nn.Linear(inputs, outputs)
+        # compiled code draws no random zeros
+        self._evaluate = None if rate else Layers(self, "layers", "output")
 
     def forward(self, observations: Features, actions: Tensor | None = None) -> Tensor:
         """Preprocessed observations [N, ..] and, for a critic, actions [N, A] -> float [N, outputs]."""
-        x = flattened(observations, actions)
+        x = flattened(observations, actions, self.keys)
         # targets of DroQ have dropout too (algorithm 2); a target network is in evaluation mode, and its weights are frozen
         active = self.training or (actions is not None and not self.output.weight.requires_grad)
-        for k, (linear, norm) in enumerate(zip(self.hidden, self.norms, strict=True)):
-            x = linear(x)
-            if len(self.dropouts):
-                x = self.dropouts[k](x, active)
-            x = self.activation(norm(x))
+        if self._evaluate is not None:
+            return self._evaluate(x)
+        for layer in self.layers:
+            x = layer(x, active) if isinstance(layer, SeededDropout) else layer(x)
         found: Tensor = self.output(x)
         return found
 
@@ -192,6 +206,7 @@ class SimbaNetwork(nn.Module):
         width: int | None = None,
         blocks: int | None = None,
         expansion: int = 4,
+        keys: Sequence[str] | None = None,
     ) -> None:
         """Build the layers, with orthogonal and, in the blocks, He initial weights.
 
@@ -201,12 +216,13 @@ class SimbaNetwork(nn.Module):
             width: the number of features; None: 512 for a critic of actions, else 128.
             blocks: the number of blocks; None: 2 for a critic of actions, else 1.
             expansion: the hidden layer of a block has `expansion * width` units.
+            keys: the entries of a Dict observation that the network reads; None: all.
 
         Raises:
             SettingsError: a setting is outside its range.
         """
         super().__init__()
-        inputs, outputs = inputs_of(observation_space, sizes)
+        (inputs, outputs), self.keys = inputs_of(observation_space, sizes, keys), keys
         large = len(sizes) == 2
         features = whole("width", (512 if large else 128) if width is None else width, WIDEST)
         depth = whole("blocks", (2 if large else 1) if blocks is None else blocks, DEEPEST)
@@ -220,7 +236,7 @@ class SimbaNetwork(nn.Module):
 
     def forward(self, observations: Features, actions: Tensor | None = None) -> Tensor:
         """Preprocessed observations [N, ..] and, for a critic, actions [N, A] -> float [N, outputs]."""
-        x: Tensor = self.embedding(flattened(observations, actions))
+        x: Tensor = self.embedding(flattened(observations, actions, self.keys))
         for block in self.blocks:
             x = block(x)
         found: Tensor = self.output(self.norm(x))

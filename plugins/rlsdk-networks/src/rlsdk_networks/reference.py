@@ -14,11 +14,13 @@ EPSILON = 1e-5
 
 def dense(weights: Mapping[str, Array], x: Array, activation: str) -> Array:
     """`MlpNetwork` without dropout, [N, inputs] -> [N, outputs]."""
-    for k in range(sum(name.startswith("hidden.") and name.endswith("weight") for name in weights)):
-        x = _linear(weights, f"hidden.{k}", x)
-        if f"norms.{k}.weight" in weights:
-            x = _normalized(weights, f"norms.{k}", x)
-        x = np.tanh(x) if activation == "tanh" else np.maximum(x, 0.0)
+    names = [name.removesuffix(".weight") for name in weights if name.startswith("layers.") and name.endswith("weight")]
+    for name, following in zip(names, [*names, "output"][1:], strict=True):
+        is_linear = weights[f"{name}.weight"].ndim == 2
+        x = _linear(weights, name, x) if is_linear else _normalized(weights, name, x)
+        # layer norm is between a linear layer and its activation
+        if weights[f"{following}.weight"].ndim == 2:
+            x = np.tanh(x) if activation == "tanh" else np.maximum(x, 0.0)
     return _linear(weights, "output", x)
 
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "dense.h"
+#include "layer_norm.h"
 #include "products.h"
 
 #define FEW_ROWS 4
@@ -33,8 +34,9 @@ static int64_t working_size(const Layer *layers, int64_t count, int64_t rows) {
     return largest;
 }
 
-/* outputs [rows, O] = activation(inputs [rows, I] weight^T + bias). `memory` has (I + 1) * padded O floats. */
-static void evaluate(const float *inputs, int64_t rows, Layer layer, float *memory, float *outputs) {
+/* outputs [rows, O] = activation(inputs [rows, I] weight^T + bias), without normalization. `memory` has (I + 1) * padded O
+ * floats. */
+static void evaluate_linear(const float *inputs, int64_t rows, Layer layer, float *memory, float *outputs) {
     int64_t in = layer.inputs, out = layer.outputs;
     if (!is_by_inputs(layer) && (rows < FEW_ROWS || out <= FEW_OUTPUTS)) {
         dot_products(inputs, rows, layer.weight, in, layer.bias, outputs, out);
@@ -49,6 +51,17 @@ static void evaluate(const float *inputs, int64_t rows, Layer layer, float *memo
     memcpy(biases, layer.bias, 4 * out);
     multiply(&(Product){.left = {inputs, in, 1}, .rows = rows, .right = right, .inner = in, .columns = out, .bias = biases,
                         .activation = layer.activation, .result = outputs});
+}
+
+/* The outputs [rows, O] of a layer. The arrays `normalized` [rows, O] and `inverse` [rows] of its trace may be NULL. */
+static void evaluate(const float *inputs, int64_t rows, Layer layer, float *memory, float *outputs, float *normalized,
+                     float *inverse) {
+    Layer linear = layer;
+    if (layer.scale) linear.activation = IDENTITY;
+    evaluate_linear(inputs, rows, linear, memory, outputs);
+    if (!layer.scale) return;
+    normalize_rows(layer, rows, outputs, normalized, inverse);
+    activate(outputs, rows * layer.outputs, layer.activation);
 }
 
 /* result [out, in] = grad^T x, given grad [rows, out] and x [rows, in]. `memory` has `working_size` floats. */
@@ -118,16 +131,18 @@ static void forward(const void *context, int64_t part) {
     const float *x = all->inputs + start * own.layers[0].inputs;
     float *trace = all->trace + m * all->rows * trace_size(own);
     for (int64_t i = 0; i < own.count; i++) {
-        int64_t outputs = own.layers[i].outputs;
-        float *result = (i == own.count - 1 ? all->outputs + m * all->rows * outputs : trace) + start * outputs;
-        evaluate(x, rows, own.layers[i], memory, result);
+        int64_t outputs = own.layers[i].outputs, whole = all->rows * outputs;
+        float *result = (i == own.count - 1 ? all->outputs + m * whole : trace) + start * outputs;
+        int norm = own.layers[i].scale != 0;
+        evaluate(x, rows, own.layers[i], memory, result, norm ? trace + whole + start * outputs : 0, norm ? trace + 2 * whole + start : 0);
         x = result;
-        if (i < own.count - 1) trace += all->rows * outputs;
+        if (i < own.count - 1) trace += all->rows * traced(own.layers[i]);
     }
     free(memory);
 }
 
-/* Write the last layer's outputs to `outputs`, and those of the others to `trace`, one [rows, outputs] after another.
+/* Write the last layer's outputs to `outputs`, and those of the others to `trace`, one [rows, outputs] after another; after those
+ * of a normalized layer, the numbers before scale and shift, [rows, outputs], and 1 / deviation, [rows].
  *
  * The `layers` [members, count] belong to the members of an ensemble with the same inputs, whose traces and outputs follow one
  * another. Returns 1 if memory is exhausted, like the functions below. */
@@ -151,7 +166,7 @@ API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, i
             Layer layer = layers[i];
             float *hidden = memory + size + (i % 2) * block * widest;
             float *y = i == count - 1 ? outputs + start * layer.outputs : hidden;
-            evaluate(x, now, layer, memory, y);
+            evaluate(x, now, layer, memory, y, 0, 0);
             x = y;
         }
     }
@@ -164,7 +179,11 @@ static void backpropagate(const Layer *layers, int64_t count, const float *input
                           const float *outputs, const float *grad, float *const *into, float *input_grad, float *memory,
                           int64_t size) {
     float *used = memory, *copy = memory + size, *next = memory + 2 * size;
-    for (int64_t i = 0; i < count - 1; i++) trace += rows * layers[i].outputs;
+    float *const *into_norm = into ? into + 2 * count : 0;
+    for (int64_t i = 0; i < count - 1; i++) {
+        trace += rows * traced(layers[i]);
+        if (into && layers[i].scale) into_norm += 2;
+    }
     Layer last = layers[count - 1];
     if (last.activation != IDENTITY) {
         derive(grad, outputs, rows * last.outputs, last.activation, used);
@@ -173,7 +192,11 @@ static void backpropagate(const Layer *layers, int64_t count, const float *input
     for (int64_t i = count - 1; i >= 0; i--) {
         Layer layer = layers[i];
         int64_t in = layer.inputs, out = layer.outputs;
-        const float *x = i ? (trace -= rows * in) : inputs;
+        if (layer.scale) { /* the last layer has none, so that `grad` is in `used` */
+            if (into) into_norm -= 2;
+            normalize_rows_vjp(layer, rows, trace + rows * out, trace + 2 * rows * out, used, into ? into_norm : 0);
+        }
+        const float *x = i ? (trace -= rows * traced(layers[i - 1])) : inputs;
         if (into) {
             if (is_by_inputs(layer)) weight_grad(x, grad, rows, out, in, copy, into[2 * i]); /* the transpose */
             else weight_grad(grad, x, rows, in, out, copy, into[2 * i]);
@@ -221,7 +244,8 @@ API int dense_backward(const Layer *layers, int64_t members, int64_t count, cons
     return compute_members(all, members, backward, 0);
 }
 
-/* Write how `outputs` change, [rows, outputs], if the weights and biases change by `direction` [2 * count]. */
+/* Write how `outputs` change, [rows, outputs], if the weights and biases change by `direction` [2 * count]. No layer is
+ * normalized. */
 API int dense_jvp(const Layer *layers, int64_t count, const float *inputs, int64_t rows, const float *trace,
                   const float *outputs, const float *const *direction, float *change) {
     int64_t size = working_size(layers, count, rows);
@@ -237,9 +261,9 @@ API int dense_jvp(const Layer *layers, int64_t count, const float *inputs, int64
         float *result = i == count - 1 ? change : now;
         moved.weight = direction[2 * i], moved.bias = direction[2 * i + 1], linear.bias = zeros;
         moved.activation = linear.activation = IDENTITY;
-        evaluate(inputs, rows, moved, copy, result);
+        evaluate_linear(inputs, rows, moved, copy, result);
         if (i) {
-            evaluate(before, rows, linear, copy, further);
+            evaluate_linear(before, rows, linear, copy, further);
             for (int64_t j = 0; j < whole; j++) result[j] += further[j];
         }
         if (layer.activation != IDENTITY) derive(result, y, whole, layer.activation, result);

@@ -62,6 +62,22 @@ API void optimizer_step(const Optimizer *optimizer, int64_t steps) {
     clear_decayed(o.second, o.size, o.smallest);
 }
 
+/* The step of torch's RAdam with the number `steps`. Source: Liu et al. 2020, arXiv:1908.03265, algorithm 2. */
+API void radam_step(float *restrict value, const float *restrict grad, float *restrict first, float *restrict second, int64_t size,
+                    double rate, double alpha, double beta, double eps, int64_t steps) {
+    double decayed = pow(beta, (double)steps), correction = 1.0 - decayed, longest = 2.0 / (1.0 - beta) - 1.0;
+    double length = longest - 2.0 * (double)steps * decayed / correction; /* of the average of squares */
+    double ratio = (length - 4.0) * (length - 2.0) * longest / ((longest - 4.0) * (longest - 2.0) * length);
+    int divides = length > 5.0; /* the variance of a shorter average is too large */
+    float own_rate = (float)(rate / (1.0 - pow(alpha, (double)steps))), scale = divides ? (float)sqrt(correction * ratio) : 1.0f;
+    float rest = (float)(1.0 - alpha), kept = (float)beta, complement = (float)(1.0 - beta), least = (float)eps;
+    for (int64_t i = 0; i < size; i++) {
+        float g = grad[i], m = fused_one(rest, g - first[i], first[i]), v = fused_one(complement * g, g, second[i] * kept);
+        first[i] = m, second[i] = v;
+        value[i] -= own_rate * m * (divides ? scale / (sqrtf(v) + least) : 1.0f);
+    }
+}
+
 /* Make a step, and add 1 to the number of steps so far. */
 API void counted_step(const Optimizer *optimizer, float *count) {
     *count += 1.0f;
