@@ -323,19 +323,21 @@ class _Maker:
 def _is_worth_processes(trial: Environment, copies: int) -> bool:
     """Whether the steps of `trial` are slow enough for processes, which a package has: without it, a warning names it.
 
+    Never if the environment has an attribute `in_one_process` that is true, as one whose library does not survive a fork.
+
     The measurement leaves `trial` in the middle of an episode.
     """
     # multiprocessing lets no daemon start processes
-    if copies < 2 or (os.cpu_count() or 1) < 2 or multiprocessing.current_process().daemon:
+    stays = multiprocessing.current_process().daemon or getattr(trial.unwrapped, "in_one_process", False)
+    if copies < 2 or (os.cpu_count() or 1) < 2 or stays:
         return False
     try:
-        times = _times_of_steps(trial)
+        # The median, because the first steps of an episode may take much longer.
+        is_worth = copies * sorted(_times_of_steps(trial))[10] > WORTH_PROCESSES
     except BaseException as error:
         # its errors are reported when it is used
         raise_stop(error)
         return False
-    # The median, because the first steps of an episode may take much longer.
-    is_worth = copies * sorted(times)[len(times) // 2] > WORTH_PROCESSES
     if is_worth and not is_installed(PARALLEL):
         warnings.warn(
             f"environment {name_of(trial)!r}: its {copies} copies would be faster in processes, which are in {PARALLEL}:"

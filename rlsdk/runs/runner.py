@@ -380,7 +380,7 @@ def _whole_rounds(options: Mapping[str, Any], request: RunRequest, round_steps: 
 def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:
     trust = " --trust" if record.env is not None and refusal(record.env) is not None else ""
     more = "" if record.dataset is None else " --dataset FILE"
-    more += "" if record.env is None else f" --n-envs {record.n_envs}"
+    more += "" if record.env is None else f" --n-envs {record.n_envs} --vectorization {record.vectorization}"
     more += "" if record.schedule_until is None else f" --schedule-until {record.schedule_until}"
     more += " --exact-steps" if record.exact_steps else ""
     more += "" if record.policy_from is None else f" --from {shlex.quote(record.policy_from)}"

@@ -182,6 +182,14 @@ def test_the_repeated_command_is_quoted(cli: Any, folder: Path, tmp_path: Path) 
     assert str(folder) in shlex.split(repeat)
 
 
+def test_the_repeated_command_steps_environments_in_the_same_way(cli: Any, tmp_path: Path) -> None:
+    """The environments of a vectorizer have other random numbers than single ones."""
+    cli("run", "ppo", *SHORT, "--no-preset", "--vectorization", "native", "--out", str(tmp_path / "once"))
+    lines = (tmp_path / "once" / "config.toml").read_text().splitlines()
+    repeat = next(line for line in lines if line.startswith("# repeat: "))
+    assert "--vectorization native" in repeat
+
+
 @pytest.mark.full
 def test_commands_do_not_share_a_folder(cli: Any, tmp_path: Path) -> None:
     suite = tmp_path / "mine.toml"

@@ -40,6 +40,12 @@ def test_the_rule_takes_processes_for_slow_steps_only() -> None:
     slow.close()
 
 
+def test_an_environment_may_refuse_processes() -> None:
+    """Such as one whose library does not survive a fork."""
+    staying = type("Staying", (Slow,), {"in_one_process": True})
+    assert isinstance(make_vec_env(staying, 2), SyncVectorEnv)
+
+
 def test_a_daemon_may_start_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a worker of `multiprocessing.Pool`."""
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]

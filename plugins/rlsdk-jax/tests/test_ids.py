@@ -152,10 +152,14 @@ def test_brax_steps_and_resumes() -> None:
         make_vec_env("brax/inverted_pendulum?speed=2", 3, vectorization="jax")
 
 
-def test_a_forked_process_is_refused() -> None:
+def test_copies_stay_in_one_process() -> None:
+    """`auto` never steps them in processes, and a note names the faster way. Forked processes are refused."""
     pytest.importorskip("gymnax")
-    env = make_vec_env("gymnax/CartPole-v1", 2, vectorization="jax")
-    env.reset()
+    with pytest.warns(UserWarning, match="one after another; vectorization='jax'"):
+        many = make_vec_env("gymnax/CartPole-v1", 40)
+    assert type(many).__name__ == "SyncVectorEnv"
+    many.reset(0)
+    assert many.step(torch.ones(40, dtype=torch.int64)).reward.tolist() == [1] * 40
     with pytest.raises(EnvironmentFault, match=r"JAX cannot be used in a forked process; .* vectorization='jax'"):
         make_vec_env("gymnax/CartPole-v1", 2, vectorization="async", start_method="fork")
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+import weakref
+from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 import gymnasium
@@ -14,6 +18,7 @@ from rlsdk_jax.tasks import UNLIMITED, Array, Task, Tree, imported, restored, st
 class FunctionalEnv(gymnasium.Env[Any, Any]):
     """One row of a `Task`. Its random numbers differ from those of `JaxVectorEnv`, its episodes follow the same functions."""
 
+    in_one_process = True  # JAX does not survive a fork
     metadata = {"render_modes": []}  # noqa: RUF012  # gymnasium's own declaration
 
     def __init__(self, task: Task, render_mode: str | None = None) -> None:
@@ -21,8 +26,9 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
         if render_mode is not None:
             raise SettingsError(f"environment {task.name!r} draws no pictures; leave render_mode = {render_mode!r} out")
         self.task, self._jax = task, imported("jax")
-        self.observation_space, self.action_space = task.observation_space, task.action_space
-        self._begun, self._advanced = self._jax.jit(task.begin), self._jax.jit(task.advance)
+        # copies, because a space has a random generator
+        self.observation_space, self.action_space = deepcopy((task.observation_space, task.action_space))
+        self._begun, self._advanced = _programs(task)
         self._state: Tree | None = None
         self._key: Array | None = None
         self._steps = 0
@@ -80,7 +86,37 @@ def make_single(
     task: str, *, max_episode_steps: int | None = None, render_mode: str | None = None, **settings: Any
 ) -> FunctionalEnv:
     """The environment of an id such as `gymnax/CartPole-v1`. Arguments and errors are those of `make_jax_vec_env`."""
-    return FunctionalEnv(task_of(task, settings, max_episode_steps), render_mode)
+    try:
+        found = _task(task, max_episode_steps, **settings)
+    except TypeError:  # a list, which has no hash
+        found = task_of(task, settings, max_episode_steps)
+    made = FunctionalEnv(found, render_mode)
+    _ALIVE.add(made)
+    if len(_ALIVE) == MANY:
+        warnings.warn(
+            "several environments in JAX are stepped one after another; vectorization='jax' (--vectorization jax) makes the"
+            " step of all in one compiled function",
+            stacklevel=2,
+        )
+    return made
+
+
+MANY = 4
+"""So many environments are more than those of a training with one copy and of its evaluations."""
+_ALIVE: weakref.WeakSet[FunctionalEnv] = weakref.WeakSet()
+
+
+@lru_cache(16)
+def _task(identity: str, limit: int | None, **settings: Any) -> Task:
+    """The task of an id. It is made once, so that its functions are compiled once."""
+    return task_of(identity, settings, limit)
+
+
+@lru_cache(16)
+def _programs(task: Task) -> tuple[Any, Any]:
+    """The compiled functions of a task: `begin` and `advance`."""
+    jax = imported("jax")
+    return jax.jit(task.begin), jax.jit(task.advance)
 
 
 def _accepted(space: gymnasium.Space[Any], action: Any) -> Any:

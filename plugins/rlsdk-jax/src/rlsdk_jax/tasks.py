@@ -55,7 +55,7 @@ class Moved(NamedTuple):
     info: Mapping[str, Array]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """An environment as functions of one row, which JAX can trace. They begin no new episodes by themselves."""
 
