@@ -332,7 +332,7 @@ def _is_worth_processes(trial: Environment, copies: int) -> bool:
     if copies < 2 or (os.cpu_count() or 1) < 2 or stays:
         return False
     try:
-        # The median, because the first steps of an episode may take much longer.
+        # The median of twenty, because the first steps of an episode may take much longer.
         is_worth = copies * sorted(_times_of_steps(trial))[10] > WORTH_PROCESSES
     except BaseException as error:
         # its errors are reported when it is used
