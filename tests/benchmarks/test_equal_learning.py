@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 import rlsdk
@@ -18,7 +19,10 @@ from benchmarks.equal_learning import Task
 from benchmarks.equal_page import EQUAL, HIGHER, LOWER, MARKS, OPEN, Comparison, compare, significant, verdict
 from benchmarks.equal_run import Recorder, curve, train
 from benchmarks.marked import replaced
+from benchmarks.peers import translated
 from rlsdk.registry import plugins
+from rlsdk.tree import flatten
+from rlsdk_interchange.sb3 import import_sb3
 
 TASK = Task("ppo/CartPole-v1", "stable_baselines3.PPO", 256, 3, (0.0, 100.0), 0.1, 2, {"n_steps": 32})
 NAN = float("nan")
@@ -214,6 +218,7 @@ def test_tasks_name_known_algorithms_and_peers() -> None:
         assert task.steps % task.n_envs == 0, task.name
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", equal_learning.tasks())
 def test_settings_that_are_not_listed_have_the_same_defaults(name: str) -> None:
     task = equal_learning.tasks()[name]
@@ -230,6 +235,42 @@ def test_settings_that_are_not_listed_have_the_same_defaults(name: str) -> None:
             compared.append(setting)
     assert "learning_rate" in {*compared, *listed}
     assert len(compared) + len(listed) > 10
+
+
+NO_WEIGHTS = ("optimizer", "normalizer", "epsilon")  # epsilon is computed at the first step
+
+
+def squares(agents: list[Any]) -> dict[str, NDArray[np.float64]]:
+    """Name of a tensor -> the squares of its first values in all agents."""
+    found: dict[str, list[Any]] = {}
+    for agent in agents:
+        for name, value in flatten(agent.get_parameters()).items():
+            if isinstance(value, torch.Tensor) and not any(part in name for part in NO_WEIGHTS):
+                found.setdefault(name, []).append(value.detach().double().numpy().ravel() ** 2)
+    return {name: np.concatenate(values) for name, values in found.items()}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", equal_learning.tasks())
+def test_first_weights_have_the_same_size(name: str, tmp_path: Path) -> None:
+    task, seeds = equal_learning.tasks()[name], range(8)
+    library, _, kind = task.peer.rpartition(".")
+    peer = getattr(pytest.importorskip(library), kind)
+    ours = [rlsdk.make(task.algorithm, env=task.env, device="cpu", seed=seed, **task.settings) for seed in seeds]
+    settings = {key: value for key, value in task.settings.items() if key not in {"policy", "normalize"}}
+    theirs = []
+    for seed in seeds:
+        env = gymnasium.make(task.env)
+        given = translated(settings, env.action_space)
+        model = peer(task.settings.get("policy", "MlpPolicy"), env, seed=seed, device="cpu", **given)
+        model.save(tmp_path / "peer.zip")
+        theirs.append(import_sb3(tmp_path / "peer.zip", task.algorithm, env=task.env))
+    mine, others = squares(ours), squares(theirs)
+    assert set(mine) == set(others)
+    for tensor, values in mine.items():
+        # five standard errors; orthogonal and zero weights have the same squares in every agent
+        allowed = 5 * np.hypot(values.std(), others[tensor].std()) / np.sqrt(len(values)) + 1e-12
+        assert abs(values.mean() - others[tensor].mean()) < allowed, tensor
 
 
 def test_the_page_is_that_of_the_stored_results() -> None:
