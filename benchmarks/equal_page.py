@@ -29,6 +29,8 @@ COLUMNS = (
 EQUAL, LOWER, HIGHER, OPEN, NONE = "equal", "rlsdk lower", "rlsdk higher", "undecided", "not measured yet"
 SO_FAR = " so far"
 """Added to verdicts from fewer runs than planned."""
+DRAWN = 3
+"""The number of runs of each side from which a task is drawn: with two, an interval is larger than the returns."""
 COLORS = {"ours": "#0072b2", "peer": "#d55e00"}
 NAMES = {"ours": "rlsdk", "peer": "stable-baselines3, sb3-contrib"}
 
@@ -146,10 +148,15 @@ def measured() -> str:
     return "\n".join([about, "", *table(known, curves), "", picture])
 
 
+def drawn(known: Mapping[str, Task], curves: Curves) -> list[str]:
+    """The names of the tasks with enough runs of each side."""
+    return [name for name in known if min(len(curves[name][side]) for side in SIDES) >= DRAWN]
+
+
 def caption(known: Mapping[str, Task], curves: Curves) -> str:
     """The description of the picture: every task with its runs and where both curves end."""
     texts = []
-    for name in (name for name in known if all(len(curves[name][side]) > 1 for side in SIDES)):
+    for name in drawn(known, curves):
         ends = {side: float(np.mean([points[-1] for points in curves[name][side].values()])) for side in SIDES}
         counts = " and ".join(str(len(curves[name][side])) for side in SIDES)
         texts.append(f"{name} ({counts} runs) {_number(ends['ours'])} and {_number(ends['peer'])}")
@@ -157,12 +164,12 @@ def caption(known: Mapping[str, Task], curves: Curves) -> str:
 
 
 def draw() -> None:
-    """Write the picture: one panel per task with at least two runs of each side."""
+    """Write the picture: one panel per task."""
     from scipy.stats import t
 
     known = tasks()
     curves = stored(known)
-    shown = [name for name in known if all(len(curves[name][side]) > 1 for side in SIDES)]
+    shown = drawn(known, curves)
     lines = -(-len(shown) // 3)
     figure = new_figure(lines, 3, size=(10.0, 2.6 * lines + 0.4))
     for axes, name in zip(figure.axes, shown, strict=False):
