@@ -328,10 +328,11 @@ def _is_worth_processes(trial: Environment, copies: int) -> bool:
     The measurement leaves `trial` in the middle of an episode.
     """
     # multiprocessing lets no daemon start processes
-    stays = multiprocessing.current_process().daemon or getattr(trial.unwrapped, "in_one_process", False)
-    if copies < 2 or (os.cpu_count() or 1) < 2 or stays:
+    if copies < 2 or (os.cpu_count() or 1) < 2 or multiprocessing.current_process().daemon:
         return False
     try:
+        if getattr(trial.unwrapped, "in_one_process", False):
+            return False
         # The median of twenty, because the first steps of an episode may take much longer.
         is_worth = copies * sorted(_times_of_steps(trial))[10] > WORTH_PROCESSES
     except BaseException as error:

@@ -328,6 +328,7 @@ COMMANDS_WITHOUT_PLUGINS = {
     "doctor": "names the problem",
     "new": "names the plugin that has the id",
     "bench": "reports each run that fails",
+    "export-lerobot": "reads a data set, which names no plugin",
 }
 
 
