@@ -329,6 +329,7 @@ COMMANDS_WITHOUT_PLUGINS = {
     "new": "names the plugin that has the id",
     "bench": "reports each run that fails",
     "export-lerobot": "reads a data set, which names no plugin",
+    "import-lerobot": "reads a data set of another library",
 }
 
 
