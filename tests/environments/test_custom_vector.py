@@ -176,7 +176,7 @@ def test_it_is_checked_as_other_environments_are() -> None:
         def step(self, action: Any) -> EnvStep:
             return replace(super().step(action), reward=torch.full((3,), float("inf")))
 
-    with pytest.raises(EnvironmentFault, match="Infinite, step 0: the rewards are"):
+    with pytest.raises(EnvironmentFault, match="Infinite, step 0: .*, step: an observation or a reward is NaN or infinite"):
         check_env(Infinite())
 
     class Lost(Points):
@@ -185,8 +185,18 @@ def test_it_is_checked_as_other_environments_are() -> None:
             last = Observation(torch.full((3, 1), float("nan")), NONE)
             return replace(super().step(action), truncated=ends, final_observation=last)
 
-    with pytest.raises(EnvironmentFault, match="Lost, step 0, final_observation holds NaN"):
+    with pytest.raises(EnvironmentFault, match="Lost, step 0: .*, final_observation: an observation or a reward is NaN"):
         check_env(Lost())
+
+    class Blind(Points):
+        def reset(self, seed: int | None = None) -> Observation:
+            return replace(super().reset(seed), features=torch.full((3, 1), float("nan")))
+
+    # a training stops, too, and does not blame its learning rate
+    with pytest.raises(EnvironmentFault, match="'Infinite', step: an observation or a reward is NaN"):
+        TRPO("MlpPolicy", Infinite(), n_steps=8, policy_kwargs={"net_arch": [4]}, seed=0).learn(24)
+    with pytest.raises(EnvironmentFault, match="'Blind', reset: an observation or a reward is NaN"):
+        connect(Blind()).reset(0)
 
     class Closeless:
         num_envs, observation_space, action_space = 3, Points.observation_space, Points.action_space

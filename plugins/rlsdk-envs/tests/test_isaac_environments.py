@@ -276,3 +276,85 @@ def test_the_exported_actor_gives_the_same_actions_for_any_critic_group(tmp_path
     for critic in (seen["critic"], seen["critic"] + 9.0):
         given = {each.name: critic if each.name.endswith("critic") else seen["policy"] for each in session.get_inputs()}
         np.testing.assert_allclose(session.run(None, given)[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+class Spoiled(Cart):
+    """Carts whose step returns something else in one place: an observation, `rewards`, `dones`, or an entry of `extras`."""
+
+    def __init__(self, place: str, value: Any) -> None:
+        super().__init__(groups=False)
+        self.spoiled, self.value = place, value
+
+    def step(self, actions: Tensor) -> tuple[Any, Tensor, Tensor, Mapping[str, Any]]:
+        seen, reward, done, extras = super().step(actions)
+        given = {"obs": seen, "rewards": reward, "dones": done, **extras, self.spoiled: self.value}
+        return given.pop("obs"), given.pop("rewards"), given.pop("dones"), given
+
+
+ENDED = torch.ones(4, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("obs", torch.full((4, 1), np.nan), "step: an observation or a reward is NaN or infinite"),
+        ("rewards", torch.full((4,), np.inf), "step: an observation or a reward is NaN or infinite"),
+        ("rewards", np.zeros(4), "rewards: got array"),
+        ("rewards", torch.zeros(4, 1), r"rewards: got torch.float32 \(4, 1\)"),
+        ("dones", None, "dones: got None"),
+        ("dones", torch.full((4,), 0.5), "dones: floats other than 0 and 1"),
+        ("dones", torch.full((4,), np.nan), "dones: floats other than 0 and 1"),
+        ("time_outs", torch.zeros(4, 1), r"time_outs'\]: got torch.float32 \(4, 1\)"),
+        ("time_outs", torch.full((4,), np.nan), "floats other than 0 and 1"),
+    ],
+)
+def test_numbers_of_a_step_that_cannot_be_used_are_named(place: str, value: Any, message: str) -> None:
+    env = make_isaac_vec_env(Spoiled(place, value))
+    env.reset(0)
+    with pytest.raises(EnvironmentFault, match=message):
+        env.step(torch.zeros(4, 1))
+
+
+@pytest.mark.parametrize(("rows", "message"), [(7, r"got torch.float32 \(7, 1\)"), (2, r"got torch.float32 \(2, 1\)")])
+def test_last_observations_are_those_of_all_rows_or_of_those_that_ended(rows: int, message: str) -> None:
+    class Ending(Spoiled):
+        def step(self, actions: Tensor) -> tuple[Any, Tensor, Tensor, Mapping[str, Any]]:
+            seen, reward, _, extras = super().step(actions)
+            return seen, reward, ENDED * torch.tensor([1, 0, 1, 1]), extras
+
+    env = make_isaac_vec_env(Ending("final_observation", torch.zeros(rows, 1)))
+    env.reset(0)
+    with pytest.raises(EnvironmentFault, match=message):
+        env.step(torch.zeros(4, 1))
+
+
+def test_flags_may_be_floats_and_time_outs_another_kind_of_array() -> None:
+    env = make_isaac_vec_env(Spoiled("time_outs", np.array([1.0, 0.0, 1.0, 0.0])))
+    env.reset(0)
+    for _ in range(LIMIT):
+        step = env.step(torch.zeros(4, 1))
+        assert not (step.truncated & step.terminated).any()
+        assert not step.truncated[1::2].any()
+    assert (step.truncated | step.terminated).any()
+
+
+def test_a_simulator_that_cannot_be_used_is_refused_at_once() -> None:
+    class Wrong(Cart):
+        num_actions = -1
+
+    class Blind(Cart):
+        def seen(self) -> Any:
+            return {}
+
+    with pytest.raises(UsageError, match="give action_space"):
+        make_isaac_vec_env(Wrong())
+    with pytest.raises(EnvironmentFault, match="no group of observations"):
+        make_isaac_vec_env(Blind())
+    for name, value, message in (
+        ("num_envs", "4", "n_envs = '4'"),
+        ("device", "nope", "device 'nope' cannot be used here"),
+    ):
+        env = Cart()
+        setattr(env, name, value)
+        with pytest.raises(SettingsError, match=message):
+            make_isaac_vec_env(env)

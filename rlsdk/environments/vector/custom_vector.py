@@ -30,7 +30,7 @@ from rlsdk.interfaces import Collector, State, VectorEnv, VectorEnvAbilities, ab
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import choose_device
 from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
-from rlsdk.tree import map_tensors
+from rlsdk.tree import is_finite, map_tensors
 
 
 class CustomVectorEnv(SteppedVector):
@@ -73,11 +73,11 @@ class CustomVectorEnv(SteppedVector):
         return step
 
     def _check_step(self, step: EnvStep) -> None:
-        """Raises EnvironmentFault when a record does not have the shapes and dtypes of the spaces."""
-        flags = {"terminated": step.terminated, "truncated": step.truncated, "valid": step.valid}
-        for field, value in {**flags, "reward": step.reward}.items():
-            self._leaf(value, (self.num_envs,), torch.float32 if field == "reward" else torch.bool, f"step, {field}")
-        self._check(step.observation, self.num_envs, "step")
+        """Raises EnvironmentFault when a record does not have the shapes and dtypes of the spaces, or holds NaN."""
+        for field in ("terminated", "truncated", "valid", "reward"):
+            dtype = torch.float32 if field == "reward" else torch.bool
+            self._leaf(getattr(step, field), (self.num_envs,), dtype, f"step, {field}")
+        self._check(step.observation, self.num_envs, "step", step.reward)
         ended = int((step.terminated | step.truncated).sum())
         if bool(ended) != (step.final_observation is not None):
             raise EnvironmentFault(
@@ -186,17 +186,16 @@ class CustomVectorEnv(SteppedVector):
             )
         return given
 
-    def _check(self, observation: Observation, rows: int, what: str) -> None:
-        """Raises EnvironmentFault when an observation does not have the shapes and dtypes of its space."""
+    def _check(self, observation: Observation, rows: int, what: str, reward: Tensor | None = None) -> None:
+        """Raises EnvironmentFault for another shape or dtype than that of the space, and for numbers that are not finite."""
         self._leaf(observation.is_first, (rows,), torch.bool, f"{what}, is_first")
-        require_features(self.observation_space, observation.features, rows, self.device, f"{self._named}, {what}, ")
+        where = f"environment {self.name!r}, {what}"
+        require_features(self.observation_space, observation.features, rows, self.device, f"{where}, ")
+        if not is_finite((observation.features, reward)):
+            raise EnvironmentFault(f"{where}: an observation or a reward is NaN or infinite; numbers must be finite")
 
     def _leaf(self, value: object, shape: tuple[int, ...], dtype: torch.dtype, what: str) -> None:
-        require_tensor(value, shape, dtype, self.device, f"{self._named}, {what}")
-
-    @property
-    def _named(self) -> str:
-        return f"environment {self.name!r}"
+        require_tensor(value, shape, dtype, self.device, f"environment {self.name!r}, {what}")
 
     def fingerprint(self) -> Hashable:
         """A value that changes when the environment is stepped or reset."""

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from rlsdk import spaces, tree
-from rlsdk.environments import ConnectedEnv, connect, require_features, require_tensor, to_space
+from rlsdk.environments import ConnectedEnv, connect, require_copies, require_features, require_tensor, to_space
 from rlsdk.errors import EnvironmentFault, UsageError, shown
 from rlsdk.records import EnvStep, Episode, Features, Observation
+from rlsdk.runtime import choose_device
 from rlsdk.spaces import Space
 
 Given: TypeAlias = Any
@@ -51,19 +52,17 @@ class IsaacVectorEnv:
 
     def __init__(self, env: IsaacEnv, action_space: Space) -> None:
         """See `make_isaac_vec_env`."""
-        self.env, self.action_space = env, action_space
-        self.num_envs, self.device, self.name = int(env.num_envs), str(env.device), type(env).__name__
+        self.env, self.action_space, self.name = env, action_space, type(env).__name__
+        self.num_envs, self.device = require_copies(env.num_envs), choose_device(str(env.device), "")[0]
         self._last = self._groups(self._asked(env.reset(), "reset", 2))
         self.observation_space = _space_of(self._last, self.num_envs, self.name)
-        self._valid = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        self._names, self._valid = tuple[str, ...](), torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         self._returns = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
         self._lengths = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
-        self._names = tuple[str, ...]()
 
     def reset(self, seed: int | None = None) -> Observation:
         """Begin an episode in every environment. A seed is passed to the simulator's method `seed`, if it has one."""
-        seeded = getattr(self.env, "seed", None)
-        if seed is not None and callable(seeded):
+        if seed is not None and callable(seeded := getattr(self.env, "seed", None)):
             seeded(seed % 2**31)
         self._last = self._groups(self._asked(self.env.reset(), "reset", 2))
         self._returns.zero_()
@@ -71,18 +70,17 @@ class IsaacVectorEnv:
         return Observation(self._last, self._valid.clone())
 
     def step(self, action: Tensor) -> EnvStep:
-        given = self._asked(self.env.step(action.to(self.device)), "step", 4)
-        _, reward, done, extras = given
+        _, reward, done, extras = given = self._asked(self.env.step(action.to(self.device)), "step", 4)
         before, self._last = self._last, self._groups(given)
-        reward, done = reward.to(torch.float32).clone(), done.to(torch.bool)
-        self._tensor(reward, torch.float32, "rewards")
-        self._tensor(done, torch.bool, "dones")
+        reward, done = self._numbers(reward, "rewards"), self._flags(done, "dones")
         limit = extras.get("time_outs")
-        truncated = torch.zeros_like(done) if limit is None else done & limit.to(done.device, torch.bool)
+        late = torch.zeros_like(done) if limit is None else torch.as_tensor(limit, device=done.device)
+        truncated = done & self._flags(late, "extras['time_outs']")
         self._returns += reward
         self._lengths += 1
         final, episodes = self._ended(done, extras, before) if bool(done.any()) else (None, ())
-        info = {name: self._entry(extras, name) for name in self._names}
+        what = "extras[{!r}], which the algorithm reads"
+        info = {name: self._numbers(extras.get(name), what.format(name)) for name in self._names}
         seen = Observation(self._last, done.clone())
         return EnvStep(seen, reward, done & ~truncated, truncated, self._valid, final, episodes, info=info)
 
@@ -93,18 +91,15 @@ class IsaacVectorEnv:
         give.
         """
         rows = done.nonzero().squeeze(-1)
-        last = before
-        if (name := next((name for name in FINAL if extras.get(name) is not None), None)) is not None:
-            last = self._groups((extras[name], {}), like=before)
-        features = tree.map_tensors(lambda leaf: leaf if len(leaf) == len(rows) else leaf[rows], last)
-        require_features(
-            self.observation_space, features, len(rows), self.device, f"environment {self.name!r}, {name}, "
-        )
+        name = next((name for name in FINAL if extras.get(name) is not None), None)
+        last = before if name is None else self._groups((extras[name], {}), like=before)
+        features = tree.map_tensors(lambda leaf: leaf[rows] if leaf.shape[:1] == done.shape else leaf, last)
+        where = f"environment {self.name!r}, {name}, "
+        require_features(self.observation_space, features, len(rows), self.device, where)
         columns = rows.tolist(), self._returns[rows].tolist(), self._lengths[rows].tolist()
         self._returns.masked_fill_(done, 0.0)
         self._lengths.masked_fill_(done, 0)
-        none = torch.zeros(len(rows), dtype=torch.bool, device=self.device)
-        return Observation(features, none), tuple(map(Episode, *columns))
+        return Observation(features, torch.zeros_like(rows, dtype=torch.bool)), tuple(map(Episode, *columns))
 
     def select_info(self, names: Sequence[str]) -> None:
         """Set the entries of `extras`, [B] each, that steps have as `info` from now on."""
@@ -139,13 +134,18 @@ class IsaacVectorEnv:
         copies = {str(name): value.to(torch.float32, copy=True) for name, value in groups.items()}
         return copies[POLICY] if set(copies) == {POLICY} else copies
 
-    def _entry(self, extras: Extras, name: str) -> Tensor:
-        value = extras.get(name)
-        self._tensor(value, getattr(value, "dtype", torch.float32), f"extras[{name!r}], which the algorithm reads")
-        return torch.as_tensor(value).to(torch.float32).clone()
+    def _numbers(self, value: Given, what: str) -> Tensor:
+        """A copy of a tensor [B] as float32. Raises EnvironmentFault for anything else."""
+        where, dtype = f"environment {self.name!r}, {what}", getattr(value, "dtype", torch.float32)
+        require_tensor(value, (self.num_envs,), dtype, self.device, where)
+        return value.to(torch.float32, copy=True)  # type: ignore[no-any-return]
 
-    def _tensor(self, value: object, dtype: torch.dtype, what: str) -> None:
-        require_tensor(value, (self.num_envs,), dtype, self.device, f"environment {self.name!r}, {what}")
+    def _flags(self, value: Given, what: str) -> Tensor:
+        """Flags [B] as bool. Raises EnvironmentFault for a float that is neither 0 nor 1, such as NaN."""
+        numbers = self._numbers(value, what)
+        if value.is_floating_point() and not bool(((numbers == 0) | (numbers == 1)).all()):
+            raise EnvironmentFault(f"environment {self.name!r}, {what}: floats other than 0 and 1; give bool")
+        return numbers.to(torch.bool)
 
 
 def _space_of(groups: Features, count: int, name: str) -> Space:
@@ -158,6 +158,8 @@ def _space_of(groups: Features, count: int, name: str) -> Space:
 
     if isinstance(groups, Tensor):
         return box(groups)
+    if not groups:
+        raise EnvironmentFault(f"environment {name!r}: reset gave no group of observations, such as {POLICY!r}")
     return spaces.Dict({key: box(value) for key, value in groups.items()})
 
 
@@ -176,14 +178,17 @@ def make_isaac_vec_env(env: IsaacEnv, action_space: gymnasium.Space[object] | No
         action_space: the space of the actions of one environment; None: `env.single_action_space`, or a Box without bounds that
             has `env.num_actions` numbers.
 
+    Rewards, `dones` and `time_outs` are tensors [B]. Flags are bool or integers, or floats 0 and 1. All numbers are finite.
+
     Raises:
         EnvironmentFault: a member is missing, or observations are not tensors [B, ..]. UsageError: there is no action space.
+        SettingsError: `num_envs` is not a positive whole number, or this machine has no such device.
     """
     if missing := [name for name in ("num_envs", "device", "reset", "step") if not hasattr(env, name)]:
         raise EnvironmentFault(f"{shown(env)} lacks {', '.join(missing)} (rlsdk_envs.isaac_vector)")
     chosen = action_space if action_space is not None else getattr(env, "single_action_space", None)
-    if chosen is None and hasattr(env, "num_actions"):
-        chosen = gymnasium.spaces.Box(-np.inf, np.inf, (int(env.num_actions),), np.float32)
+    if chosen is None and isinstance(count := getattr(env, "num_actions", None), int) and count > 0:
+        chosen = gymnasium.spaces.Box(-np.inf, np.inf, (count,), np.float32)
     if not isinstance(chosen, gymnasium.Space):
         raise UsageError(f"{type(env).__name__} has neither num_actions nor single_action_space; give action_space")
     return connect(IsaacVectorEnv(env, to_space(chosen, "action")))
