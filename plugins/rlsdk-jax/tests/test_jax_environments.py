@@ -465,7 +465,9 @@ def test_numbers_that_are_not_finite() -> None:
     lost = changed(Slide, step=lambda self, state, action: dataclasses.replace(state, reward=jnp.log(-1.0)))
     env = make_jax_vec_env(lost, 2, 1, device="cpu")
     env.reset()
-    with pytest.raises(EnvironmentFault, match="'Slide' gave an observation, a reward or an info that is not finite"):
+    with pytest.raises(
+        EnvironmentFault, match="'Slide': step gave an observation, a reward or an info that is not finite"
+    ):
         env.step(torch.zeros(2, 2))
     with pytest.raises(UsageError, match="was never reset"):
         walks(2).step(torch.zeros(2, 1))
@@ -490,3 +492,58 @@ def test_tasks_of_other_authors() -> None:
     assert step.observation.features.dtype == torch.uint8
     assert step.reward.tolist() == [2, 0]
     assert rlsdk.make("ppo", env=rows, n_steps=4, batch_size=8, seed=0).learn(16).num_timesteps == 16
+
+
+def begin(key: Any) -> Any:
+    return jnp.zeros(1), jnp.zeros(1)
+
+
+def moved(**changes: Any) -> Any:
+    """A function `advance` whose steps differ from one that is right."""
+    right = {"observation": jnp.zeros(1), "state": jnp.zeros(1), "reward": jnp.zeros(()), "info": {}}
+    ends = {"terminated": jnp.array(False), "truncated": jnp.array(False)}
+    return lambda key, state, action: Moved(**{**right, **ends, **changes})
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "words"),
+    [
+        (lambda key: None, moved(), r"begin gave None, not \(observation, state\)"),
+        (begin, lambda *_: None, "advance gave None, not a rlsdk_jax.Moved"),
+        (
+            begin,
+            lambda key, state, action: (state, state, 0.0, False, False, {}),
+            r"advance gave \(.*not a rlsdk_jax.Moved",
+        ),
+        (begin, moved(info=None), "not a rlsdk_jax.Moved whose info is a dict"),
+        (begin, moved(terminated=jnp.array(0.5)), "terminated is of float32; give bool"),
+    ],
+)
+def test_functions_of_a_task_that_give_something_else(first: Any, step: Any, words: str) -> None:
+    box = spaces.Box(-1.0, 1.0, (1,))
+    with pytest.raises(EnvironmentFault, match=words):
+        JaxVectorEnv(Task("mine", box, box, first, step, 5), 2)
+
+
+def test_choices_outside_their_space_and_numbers_of_a_task() -> None:
+    box, three = spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(3)
+
+    def counted(first: int, later: int, limit: Any = 5, count: Any = 2) -> JaxVectorEnv:
+        step = moved(observation=jnp.array(later), state=jnp.array(0))
+        return JaxVectorEnv(Task("mine", three, box, lambda key: (jnp.array(first), jnp.array(0)), step, limit), count)
+
+    with pytest.raises(EnvironmentFault, match=r"'mine': reset gave .* or a choice that is not one of its space"):
+        counted(3, 0).reset(0)
+    env = counted(2, -1)
+    env.reset(0)
+    with pytest.raises(EnvironmentFault, match=r"'mine': step gave .* or a choice that is not one of its space"):
+        env.step(torch.zeros(2, 1))
+    for seed in ("x", -1, 2**64):
+        with pytest.raises(SettingsError, match="seed = "):
+            env.reset(seed)  # type: ignore[arg-type]
+    for limit in (0, -1, 1.5, "x"):
+        with pytest.raises(SettingsError, match="max_episode_steps = "):
+            counted(0, 0, limit)
+    for count in (0, "x", 1.5):
+        with pytest.raises(SettingsError, match="n_envs = "):
+            counted(0, 0, count=count)

@@ -218,7 +218,7 @@ def other() -> Any:
         ),
         (
             {"features": {"action": {"dtype": "float32", "shape": [3]}}},
-            r"action: 10 numbers in 5 frames, not \(3,\) in each",
+            r"action: frames have the shape \(2,\), not \(3,\)",
         ),
         (
             {"features": {"action": {"dtype": "video", "shape": [3]}}},
@@ -227,7 +227,12 @@ def other() -> Any:
         ({"features": {"action": 3}}, "has no feature action with numbers"),
         ({"columns": {"frame_index": [0, 1, 1, 0, 1]}}, "frames of episode 0 are not numbered 0 to 2"),
         ({"columns": {"next.done": [True, False, False, False, False]}}, "episode 0 continues after next.done"),
-        ({"columns": {"action": [[0.0, 1.0]] * 4 + [[0.0]]}}, "action: 9 numbers in 5 frames"),
+        ({"columns": {"action": [[0.0, 1.0]] * 4 + [[0.0]]}}, "action: frames have 2 and 1 numbers"),
+        # the right number of numbers, in the wrong frames
+        (
+            {"columns": {"action": [[0.0, 1.0]] * 2 + [[0.0], [1.0] * 3, [0.0] * 2]}},
+            "action: frames have 2 and 1 numbers",
+        ),
         ({"columns": {"action": [[0.0, 1.0]] * 4 + [[0.0, None]]}}, "action: 9 numbers in 5 frames"),
         ({"columns": {"action": [["a", "b"]] * 5}}, "action: values of type object, not numbers"),
         ({"columns": {"action": None}}, "file-000.parquet has no column action"),

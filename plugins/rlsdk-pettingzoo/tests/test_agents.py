@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from pettingzoo.utils import conversions
 
 from rlsdk_pettingzoo import evaluate_roles, make_agents_vec_env
 from rlsdk_pettingzoo import rows as rows_module
+from rlsdk_pettingzoo.players import Player
 from rlsdk_pettingzoo.tasks import role_of
 from tests.scripted_tasks import ACTIONS, TERMINATED, TRUNCATED, Life, Script, Scripted, living
 
@@ -287,6 +289,9 @@ def test_evaluation_per_role() -> None:
         evaluate_roles(model, "CartPole-v1")
     with pytest.raises(SettingsError, match="must be 'role' or 'agent'"):
         evaluate_roles(model, made(), by="color")
+    for episodes in (0, 1.5, True, "3"):
+        with pytest.raises(SettingsError, match=r"^episodes = .* must be a positive whole number"):
+            evaluate_roles(model, made(), episodes)  # type: ignore[arg-type]
 
 
 def test_attributes_and_methods_are_those_of_the_task_of_each_row() -> None:
@@ -394,6 +399,26 @@ def test_faults_of_a_task_are_named_in_one_line(how: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_mask_without_actions_of_an_agent_that_does_not_learn_is_named() -> None:
+    env = make_vec_env(lambda: Broken("empty mask"), 1, vectorization="pettingzoo", env_kwargs={"agents": "wolf"})
+    with pytest.raises(EnvironmentFault, match=r"agent 'sheep_0'.*its action mask allows no action"):
+        played(env, 8)
+    env.reset(0)
+    with pytest.raises(UsageError, match="an action for each of 2 rows, got 3"):
+        env.step(torch.zeros(3, dtype=torch.int64))
+
+
+def test_random_actions_follow_the_masks_of_several_choices() -> None:
+    space = spaces.MultiDiscrete([2, 3], start=[0, 5])
+    player = Player("random", space)
+    player.begin(0)
+    mask = np.array([True, False, False, True, True])
+    chosen = [player.act(None, mask).tolist() for _ in range(50)]  # type: ignore[attr-defined]
+    assert {tuple(each) for each in chosen} == {(0, 6), (0, 7)}
+    player.begin(0)
+    assert [player.act(None, mask).tolist() for _ in range(50)] == chosen  # type: ignore[attr-defined]
+
+
 def aec() -> Any:
     env = conversions.parallel_to_aec(Scripted(LIVES))
     env.metadata["is_parallelizable"] = False
@@ -409,6 +434,7 @@ def aec() -> Any:
         (lambda: 3, {}, EnvironmentFault, "made 3, not an environment of PettingZoo"),
         (Scripted(LIVES), {}, SettingsError, "that exists already; give the name of a task, or a function"),
         (lambda: Scripted(LIVES), {"agents": "fox"}, SettingsError, "agents = 'fox' .*it has sheep, sheep_0, wolf"),
+        (lambda: Scripted(LIVES), {"agents": 3}, SettingsError, "agents = 3 .*it has sheep, sheep_0, wolf"),
         (lambda: Scripted(LIVES), {"agents": "wolf", "others": 3}, SettingsError, "the policy of another agent is 3"),
         (
             lambda: Scripted(LIVES),

@@ -219,6 +219,23 @@ def test_mistakes_are_explained_in_one_line(arguments: Any, kind: type[RlsdkErro
     assert "\n" not in str(caught.value)
 
 
+class Stuck(CountUp):
+    """A game in which the second player may do nothing."""
+
+    def observe(self, agent: str) -> Any:
+        seen = super().observe(agent)
+        return seen if agent == "player_0" else {**seen, "action_mask": np.zeros(3, np.int8)}
+
+
+def test_a_mask_without_actions_and_a_step_before_reset_are_explained() -> None:
+    env = make_role_env(Stuck, role="player_0")
+    with pytest.raises(UsageError, match=r"never began; call reset\(\)"):
+        env.step(0)
+    env.reset(seed=0)
+    with pytest.raises(EnvironmentFault, match="'player_1': its action mask allows no action"):
+        env.step(0)
+
+
 def test_an_error_of_the_task_is_named() -> None:
     env = make_role_env(CountUp, role="player_0", opponents=lambda *_: 2)
     with pytest.raises(EnvironmentFault, match=r"task 'CountUp' raised AssertionError in step\(2\)") as caught:

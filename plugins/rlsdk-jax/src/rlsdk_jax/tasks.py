@@ -130,8 +130,7 @@ def task_of(source: object, settings: Settings, limit: int | None = None) -> Tas
         SettingsError: a setting is unknown, or the limit is not a positive whole number.
         UnsupportedSpaceError: a space has no counterpart in gymnasium.
     """
-    if limit is not None and (type(limit) is not int or not 0 < limit <= UNLIMITED):
-        raise SettingsError(f"max_episode_steps = {shown(limit, 40)} must be a whole number from 1 to {UNLIMITED:,}")
+    require_limit(limit)
     imported("jax")
     if isinstance(source, str):
         made, settings = _named(source, settings)
@@ -149,6 +148,12 @@ def task_of(source: object, settings: Settings, limit: int | None = None) -> Tas
             f"environment {name!r} exists, so it takes no {', '.join(settings)}; set them when it is made"
         )
     return _brax_task(made, name, limit)
+
+
+def require_limit(limit: object) -> None:
+    """Raises SettingsError unless a time limit is None or a positive whole number."""
+    if limit is not None and (type(limit) is not int or not 0 < limit <= UNLIMITED):
+        raise SettingsError(f"max_episode_steps = {shown(limit, 40)} must be a whole number from 1 to {UNLIMITED:,}")
 
 
 def _named(identity: str, settings: Settings) -> tuple[Any, Settings]:

@@ -21,10 +21,25 @@ from rlsdk.environments import ConnectedEnv, connect, require_copies, to_space
 from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, UsageError, message_of, one_line, shown
 from rlsdk.interfaces import State
 from rlsdk.records import EnvStep, Episode, Features, Observation
-from rlsdk.runtime import choose_device, stored_like
+from rlsdk.runtime import checked_seed, choose_device, stored_like
 from rlsdk.settings import environment_id
-from rlsdk.spaces import Box, Space, dtype_of, leaf_spaces, map_leaves, shape_of
-from rlsdk_jax.tasks import UNLIMITED, Array, Moved, Task, Tree, imported, is_key, restored, stored, task_of, traced
+from rlsdk.spaces import Box, Space, choices_of, dtype_of, leaf_spaces, map_leaves, shape_of
+from rlsdk_jax.tasks import (
+    UNLIMITED,
+    Array,
+    Moved,
+    Task,
+    Tree,
+    imported,
+    is_key,
+    require_limit,
+    restored,
+    stored,
+    task_of,
+    traced,
+)
+
+IMPOSSIBLE = "gave an observation, a reward or an info that is not finite, or a choice that is not one of its space"
 
 
 class Rows(NamedTuple):
@@ -54,7 +69,8 @@ class JaxVectorEnv:
 
     def __init__(self, task: Task, count: int, device: str = "cpu") -> None:
         """`device` is a device of torch, on which JAX computes too; see `make_jax_vec_env`."""
-        self.task, self.num_envs, self.device, self.name = task, count, device, task.name
+        require_limit(task.limit)
+        self.task, self.num_envs, self.device, self.name = task, require_copies(count), device, task.name
         self.observation_space: Space = to_space(task.observation_space, "observation")
         self.action_space: Space = to_space(task.action_space, "action")
         self._jax: Any = imported("jax")
@@ -69,13 +85,13 @@ class JaxVectorEnv:
 
     # --- programs, which JAX compiles ------------------------------------------------------------------------------
 
-    def _begin(self, key: Array) -> tuple[Tree, Rows]:
-        """First observations and first states."""
+    def _begin(self, key: Array) -> tuple[Tree, Rows, Array]:
+        """First observations and first states, and whether the observations are possible, bool []."""
         jax = self._jax
         key, own = jax.random.split(key)
         seen, state = jax.vmap(self.task.begin)(jax.random.split(own, self.num_envs))
         seen, state = self._as_first(seen, state)
-        return seen, Rows(key, state, jax.numpy.zeros(self.num_envs, "int32"))
+        return seen, Rows(key, state, jax.numpy.zeros(self.num_envs, "int32")), self._are_possible(seen)
 
     def _advance(self, names: tuple[str, ...], rows: Rows, action: Tree) -> tuple[Seen, Rows]:
         """A step of all rows, and new episodes where one ended. `names`: the entries of `info` that it gives."""
@@ -97,10 +113,25 @@ class JaxVectorEnv:
         # a branch, because first states can take longer than a step
         seen, state = jax.lax.cond(ended.any(), renewed, lambda: (last, later))
         info = {name: moved.info[name].astype("float32") for name in names}
-        is_finite = _all_finite(jnp, (seen, last, reward, info))
+        is_finite = _all_finite(jnp, (reward, info)) & self._are_possible(seen) & self._are_possible(last)
         flags, summary = jnp.stack([terminated, truncated, ended]), jnp.stack([ended.any(), has_actions, is_finite])
         after = Rows(key, state, jnp.where(ended, 0, lengths))
         return Seen(seen, last, reward, flags, lengths, info, summary), after
+
+    def _are_possible(self, seen: Tree) -> Array:
+        """Whether all observations [B, ..] are finite, and choices are some of their space, bool []."""
+        jnp, found = self._jax.numpy, [_all_finite(self._jax.numpy, seen)]
+
+        def leaf(_: str, space: Space, value: Array) -> None:
+            if not isinstance(space, Box):
+                start, sizes = (
+                    np.asarray(getattr(space, "start", 0)),
+                    np.asarray(choices_of(space)).reshape(shape_of(space)),
+                )
+                found.append(((value >= start) & (value < start + sizes)).all())
+
+        map_leaves(self.observation_space, leaf, seen)
+        return jnp.stack(found).all()
 
     def _as_first(self, seen: Tree, state: Tree) -> tuple[Tree, Tree]:
         """Observations in the dtypes of their space, and states in those of the first: one program then takes all states."""
@@ -127,15 +158,26 @@ class JaxVectorEnv:
         """
         jax, task = self._jax, self.task
         key = jax.eval_shape(jax.random.PRNGKey, 0)
-        seen, state = traced(lambda: jax.eval_shape(task.begin, key), self.name)
+        first = traced(lambda: jax.eval_shape(task.begin, key), self.name)
+        if not isinstance(first, tuple) or len(first) != 2:
+            raise EnvironmentFault(
+                f"environment {self.name!r}: begin gave {shown(first, 100)}, not (observation, state)"
+            )
+        seen, state = first
         map_leaves(self.observation_space, self._require_leaf, _nested(self.observation_space, seen, self.name))
         action = map_leaves(self.action_space, lambda _, leaf: jax.ShapeDtypeStruct(shape_of(leaf), _jax_dtype(leaf)))
         moved = traced(lambda: jax.eval_shape(task.advance, key, state, action), self.name)
+        if not isinstance(moved, Moved) or not isinstance(moved.info, Mapping):
+            raise EnvironmentFault(
+                f"environment {self.name!r}: advance gave {shown(moved, 100)}, not a rlsdk_jax.Moved whose info is a dict"
+            )
         for what, before, after in (("observation", seen, moved.observation), ("state", state, moved.state)):
             self._require_same(what, before, after)
         for what in ("reward", "terminated", "truncated"):
             if (shape := tuple(np.shape(getattr(moved, what)))) != ():
                 raise EnvironmentFault(f"environment {self.name!r}: {what} of one row has the shape {shape}, not ()")
+            if what != "reward" and (kind := np.dtype(getattr(moved, what).dtype)).kind == "f":
+                raise EnvironmentFault(f"environment {self.name!r}: {what} is of {kind}; give bool, such as done > 0")
         self._infos = {name: value for name, value in moved.info.items() if getattr(value, "shape", None) == ()}
         return state
 
@@ -181,11 +223,13 @@ class JaxVectorEnv:
         jax = self._jax
         if seed is not None or self._rows is None:
             # in two parts, because JAX takes 32 bits
-            low, high = divmod(secrets.randbits(62) if seed is None else seed, 2**31)[::-1]
+            low, high = divmod(secrets.randbits(62) if seed is None else checked_seed(seed), 2**31)[::-1]
             key = jax.random.fold_in(jax.random.PRNGKey(low), high)
         else:
             key = self._rows.key
-        seen, self._rows = self._run(lambda: self._begun(jax.device_put(key, self._place)))
+        seen, self._rows, is_possible = self._run(lambda: self._begun(jax.device_put(key, self._place)))
+        if not bool(is_possible):
+            raise EnvironmentFault(f"environment {self.name!r}: reset {IMPOSSIBLE}")
         self._returns.zero_()
         return Observation(self._features(seen), self._valid.clone())
 
@@ -198,9 +242,7 @@ class JaxVectorEnv:
         if not has_actions:
             raise DivergenceError("the policy chose an action that is not finite; its weights have diverged")
         if not is_finite:
-            raise EnvironmentFault(
-                f"environment {self.name!r} gave an observation, a reward or an info that is not finite"
-            )
+            raise EnvironmentFault(f"environment {self.name!r}: step {IMPOSSIBLE}")
         reward, flags = from_dlpack(seen.reward), from_dlpack(seen.flags)
         self._returns += reward
         final, episodes = self._ended(flags[2], seen) if ended else (None, ())

@@ -191,9 +191,14 @@ def _columns(parquet: Any, root: Path, features: Mapping[str, tuple[int, ...]]) 
 
 def _numbers(column: Any, shape: tuple[int, ...], where: str, root: Path) -> Array:
     """A column of numbers, or of nested lists of numbers, as an array [rows, *shape]."""
-    rows, values = len(column), column.combine_chunks()
+    rows, values, sizes = len(column), column.combine_chunks(), list[int]()
     while hasattr(values, "flatten") and type(values).__name__.endswith("ListArray"):
-        values = values.flatten()
+        each = values.value_lengths().unique().to_pylist()  # one number, unless frames differ
+        if len(each) > 1:
+            raise _damaged(root, f"{where}: frames have {' and '.join(map(str, each[:2]))} numbers, not {shape} each")
+        sizes, values = [*sizes, *each], values.flatten()
+    if len(sizes) == len(shape) and rows and tuple(sizes) != shape:
+        raise _damaged(root, f"{where}: frames have the shape {tuple(sizes)}, not {shape}")
     if values.null_count or len(values) != rows * math.prod(shape):
         raise _damaged(
             root, f"{where}: {len(values) - values.null_count} numbers in {rows} frames, not {shape} in each"

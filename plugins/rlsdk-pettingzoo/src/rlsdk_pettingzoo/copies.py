@@ -95,6 +95,7 @@ class Copy:
             mask = None if given is None else checked_mask(given, self._action_space(agent), where)
             self._seen[agent] = seen, mask
             if agent not in self.learners:
+                self._require_choice(mask, self._action_space(agent), where)
                 continue
             row, is_new = first + self.learners.index(agent), agent not in self._alive
             if is_new:
@@ -113,7 +114,10 @@ class Copy:
             return
         if mask is None:
             raise EnvironmentFault(f"{where}: it has no action mask, but agents had one at the first reset")
-        if not choices_allowed(mask, self.spaces[1]):
+        self._require_choice(mask, self.spaces[1], where)
+
+    def _require_choice(self, mask: NDArray[np.bool_] | None, space: Space, where: str) -> None:
+        if mask is not None and not choices_allowed(mask, space):
             raise EnvironmentFault(f"{where}: its action mask allows no action; at least one of each choice is needed")
 
     def step(self, actions: Sequence[object], rows: Rows, first: int) -> None:

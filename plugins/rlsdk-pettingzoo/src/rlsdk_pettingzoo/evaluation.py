@@ -31,10 +31,13 @@ def evaluate_roles(
         seed: seed of the environments' reset and of sampled actions.
 
     Raises:
-        SettingsError: `env` has no rows of agents, or `by` is unknown. Others as `rlsdk.evaluation.run_episodes`.
+        SettingsError: `env` has no rows of agents, `by` is unknown, or `episodes` is not positive. Others as
+            `rlsdk.evaluation.run_episodes`.
     """
     if by not in ("role", "agent"):
         raise SettingsError(f"by = {shown(by)} must be 'role' or 'agent'")
+    if type(episodes) is not int or episodes < 1:
+        raise SettingsError(f"episodes = {shown(episodes, 60)} must be a positive whole number")
     envs = connect(env)
     vector = getattr(envs, "env", None)
     if not isinstance(vector, AgentsVector):

@@ -53,6 +53,10 @@ class Player:
             return self.policy(observation, mask, self._random)
         if mask is not None and isinstance(self.space, gymnasium.spaces.Discrete):
             return int(self.space.start) + int(self._random.choice(np.flatnonzero(mask)))
+        if mask is not None and isinstance(self.space, gymnasium.spaces.MultiDiscrete):
+            parts = np.split(mask, np.cumsum(self.space.nvec)[:-1])
+            chosen = np.array([self._random.choice(np.flatnonzero(part)) for part in parts])
+            return self.space.start + chosen.reshape(self.space.shape)
         return self.space.sample()
 
 

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.environments import OpaqueValue, to_gymnasium
+from rlsdk.environments import OpaqueValue, to_gymnasium, to_space
 from rlsdk.errors import (
     ArtifactError,
     EnvironmentFault,
@@ -72,7 +72,7 @@ class OneRole(gymnasium.Env[object, object]):
         self.agent = self.candidates[0]
         """The agent whose steps these are; with `role="any"` a random one in each episode."""
         self._mask: NDArray[np.bool_] | None = None
-        self._episode = 0
+        self._episode, self._begun = 0, False
         self._actions: list[object] = []
 
     def set_opponents(self, opponents: object) -> None:
@@ -96,12 +96,13 @@ class OneRole(gymnasium.Env[object, object]):
         for player in self._players.values():
             player.begin(int(random.integers(2**31)))
         self._ask(lambda: self.task.reset(seed=self._episode, options=options), "reset")
+        self._begun = True
         self._advance()
         observation, _, _, _, info = self._seen()
         return observation, info
 
     def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
-        if not self.task.agents:
+        if not self._begun or not self.task.agents:
             raise UsageError(f"the episode of task {self.name!r} has ended, or never began; call reset()")
         self._actions.append(np.array(action) if isinstance(action, np.ndarray | np.generic) else action)
         self._ask(lambda: self.task.step(action), f"step({shown(action, 60)})")
@@ -119,9 +120,21 @@ class OneRole(gymnasium.Env[object, object]):
                 self._ask(lambda: self.task.step(None), "step(None)")
                 continue
             seen, mask = seen_and_mask(given, info)
-            chosen = self._players[other].act(seen, None if mask is None else np.asarray(mask, np.bool_))
+            chosen = self._players[other].act(seen, self._mask_of(other, mask))
             self._ask(lambda chosen=chosen: self.task.step(chosen), f"step({shown(chosen, 60)})")
         raise EnvironmentFault(f"task {self.name!r}: it was not the turn of {self.agent!r} in {MOST_MOVES:,} moves")
+
+    def _mask_of(self, agent: Any, mask: object) -> NDArray[np.bool_] | None:
+        """The action mask of another agent, bool [A]. Raises EnvironmentFault if it allows no action."""
+        if mask is None:
+            return None
+        space, where = to_space(self.task.action_space(agent), "action"), f"task {self.name!r}, {agent!r}"
+        if not choices_of(space):
+            return np.asarray(mask, np.bool_)  # of an agent without choices, whose policy may read it
+        checked = checked_mask(mask, space, where)
+        if not choices_allowed(checked, space):
+            raise EnvironmentFault(f"{where}: its action mask allows no action; at least one of each choice is needed")
+        return checked
 
     def _seen(self) -> tuple[object, float, bool, bool, dict[str, object]]:
         if self.agent not in self.task.agents:

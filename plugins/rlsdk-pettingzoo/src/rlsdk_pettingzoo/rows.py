@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk.environments import rows_of, to_gymnasium
-from rlsdk.errors import DivergenceError, EnvironmentFault, shown
+from rlsdk.errors import DivergenceError, EnvironmentFault, UsageError, shown
 from rlsdk.records import EnvStep, Episode, Features, Observation
 from rlsdk.spaces import Box, Discrete, MultiDiscrete, Space, choices_of, dtype_of, map_leaves, shape_of
 
@@ -36,10 +36,12 @@ def actions_of(space: Space, action: Features, count: int) -> list[object]:
     """The actions of `count` rows as PettingZoo takes them, from tensors [B, ..]; those of a float Box are clipped.
 
     Raises:
-        DivergenceError: an action is not finite.
+        DivergenceError: an action is not finite. UsageError: there are more or fewer actions.
     """
 
     def leaf(_: str, own: Space, value: torch.Tensor) -> Array:
+        if len(value) != count:
+            raise UsageError(f"step takes an action for each of {count} rows, got {len(value)}")
         array = value.numpy(force=True).reshape(count, *shape_of(own))
         if not isinstance(own, Box):
             return array

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -134,7 +134,7 @@ def chosen_agents(task: Task, wanted: str | Sequence[str] | None, name: str) -> 
     agents = list(task.possible_agents)
     if wanted is None:
         return agents
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else list(wanted)
     known = {*map(str, agents), *map(role_of, agents)}
     if not names or any(each not in known for each in names):
         raise SettingsError(f"agents = {shown(wanted)} of task {name!r}; it has {', '.join(sorted(known))}")
