@@ -176,7 +176,7 @@ def test_it_is_checked_as_other_environments_are() -> None:
         def step(self, action: Any) -> EnvStep:
             return replace(super().step(action), reward=torch.full((3,), float("inf")))
 
-    with pytest.raises(EnvironmentFault, match="Infinite, step 0: .*, step: an observation or a reward is NaN or infinite"):
+    with pytest.raises(EnvironmentFault, match=r"Infinite, step 0: .*, step: an observation or a reward is NaN"):
         check_env(Infinite())
 
     class Lost(Points):
@@ -185,7 +185,9 @@ def test_it_is_checked_as_other_environments_are() -> None:
             last = Observation(torch.full((3, 1), float("nan")), NONE)
             return replace(super().step(action), truncated=ends, final_observation=last)
 
-    with pytest.raises(EnvironmentFault, match="Lost, step 0: .*, final_observation: an observation or a reward is NaN"):
+    with pytest.raises(
+        EnvironmentFault, match=r"Lost, step 0: .*, final_observation: an observation or a reward is NaN"
+    ):
         check_env(Lost())
 
     class Blind(Points):

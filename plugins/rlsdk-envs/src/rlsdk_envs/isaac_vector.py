@@ -57,8 +57,7 @@ class IsaacVectorEnv:
         self._last = self._groups(self._asked(env.reset(), "reset", 2))
         self.observation_space = _space_of(self._last, self.num_envs, self.name)
         self._names, self._valid = tuple[str, ...](), torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-        self._returns = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
-        self._lengths = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        self._returns, self._lengths = self._valid.double().zero_(), self._valid.long().zero_()
 
     def reset(self, seed: int | None = None) -> Observation:
         """Begin an episode in every environment. A seed is passed to the simulator's method `seed`, if it has one."""
