@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from operator import itemgetter
 from typing import Any
 
@@ -14,9 +14,10 @@ from rlsdk_kernels.compiled_vectors import fits
 
 # Adam for one vector of parameters, without the overhead of `torch.optim.Adam.step`.
 
-HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"  # torch has no public names
 _options = itemgetter("lr", "betas", "weight_decay", "eps", "maximize")
 _fused: Callable[..., object] | None = getattr(torch, "_fused_adam_", None)
+NONE: list[Tensor] = []
+"""The largest averages, which only `amsgrad` has."""
 
 
 class AdamKernel:
@@ -34,12 +35,13 @@ class AdamKernel:
         That is the case for another optimizer, further parameters, hooks, `amsgrad`, or before the first step.
         """
         options, gradients = optimizer.param_groups[0], self.flat.grad
-        plain = _is_plain(self.optimizer, optimizer, self.flat, moments, ("amsgrad",))
-        if _fused is None or gradients is None or not plain:
+        if _fused is None or gradients is None or options["amsgrad"]:
+            return False
+        if not _is_plain(self.optimizer, optimizer, self.flat, moments):
             return False
         moments["step"] += 1
         averages = [moments["exp_avg"]], [moments["exp_avg_sq"]]
-        lists = [self.flat.detach()], [gradients], *averages, list[Tensor](), [moments["step"]]
+        lists = [self.flat.detach()], [gradients], *averages, NONE, [moments["step"]]
         rate, (beta1, beta2), decay, eps, maximize = _options(options)
         _fused(*lists, lr=rate, beta1=beta1, beta2=beta2, weight_decay=decay, eps=eps, amsgrad=False, maximize=maximize)
         return True
@@ -63,7 +65,9 @@ class RmspropKernel:
 
         Returns False, without a step, if the result might differ."""
         options, gradients = optimizer.param_groups[0], self.flat.grad
-        if gradients is None or not _is_plain(self.optimizer, optimizer, self.flat, moments, UNUSUAL):
+        if gradients is None or any(options[name] for name in UNUSUAL):
+            return False
+        if not _is_plain(self.optimizer, optimizer, self.flat, moments):
             return False
         alpha, square = options["alpha"], moments["square_avg"]
         moments["step"] += 1
@@ -73,18 +77,16 @@ class RmspropKernel:
         return True
 
 
-def _is_plain(
-    own: torch.optim.Optimizer,
-    optimizer: torch.optim.Optimizer,
-    flat: nn.Parameter,
-    moments: Mapping[str, Tensor],
-    unusual: Sequence[str],
-) -> bool:
-    """Whether `optimizer` is `own`, has state and only the parameter `flat` [D], and neither `unusual` options nor hooks."""
+def _is_plain(own: torch.optim.Optimizer, optimizer: Any, flat: nn.Parameter, moments: Mapping[str, Tensor]) -> bool:
+    """Whether `optimizer` is `own`, has state and only the parameter `flat` [D], and no hooks."""
     options, *others = optimizer.param_groups
     if optimizer is not own or not moments or others or options["params"][0] is not flat:
         return False
-    return not any(options[name] for name in unusual) and not any(getattr(optimizer, name, True) for name in HOOKS)
+    try:
+        return not (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+    except AttributeError:
+        # torch has no public names for them, and may have others one day
+        return False
 
 
 # RAdam for one vector of parameters, in one call of compiled code instead of some ten of torch. Source: Liu et al. 2020,
@@ -105,7 +107,9 @@ class RadamKernel:
 
         Returns False, without a step, if compiled code cannot make it."""
         options, gradients = optimizer.param_groups[0], self.flat.grad
-        if gradients is None or not _is_plain(self.optimizer, optimizer, self.flat, moments, UNUSUAL_OF_RADAM):
+        if gradients is None or any(options[name] for name in UNUSUAL_OF_RADAM):
+            return False
+        if not _is_plain(self.optimizer, optimizer, self.flat, moments):
             return False
         vectors = self.flat.detach(), gradients, moments["exp_avg"], moments["exp_avg_sq"]
         if isinstance(options["lr"], Tensor) or not may_compile() or not fits(vectors, self.flat.numel()):
