@@ -255,7 +255,7 @@ class Bound:
 BOUNDS = {
     "SLOC of the core": Bound(21894, 20000),
     "files of the core": Bound(145, 160),
-    "SLOC of all packages": Bound(49997, 44000),
+    "SLOC of all packages": Bound(49998, 44000),
     "core files under 40 SLOC": Bound(2, 10),
     "import lines of the core": Bound(2195, 1800),
     "comment lines per 100 SLOC": Bound(4.2, 4, at_least=True),
@@ -272,7 +272,7 @@ settings name networks and action distributions of packages, and updates choose 
 0074); with it, networks import the registry. The lines of all packages: by 510 for `rlsdk ui`, `rlsdk watch` and clauses of the
 contract kit that find more bugs, by 820 because every algorithm states its formula in a `reference.py`, with which the kit
 compares its update, by 139 for Box actions and gamepads in `record-episodes --human`, by 114 for simulators with groups of
-observations, and by 177 for compiled normalizations (decision 0076); 27 lines with `Any` name networks in the references, and
+observations, and by 178 for compiled normalizations (decision 0076); 27 lines with `Any` name networks in the references, and
 what a simulator returns. No bound can be met by cutting a file in two. Imports and `Any` are counted, not divided by the lines
 of the core: a share grows when the other lines become fewer, although nothing was added."""
 ENTERED = dict(

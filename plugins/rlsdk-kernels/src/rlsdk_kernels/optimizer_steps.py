@@ -16,8 +16,6 @@ from rlsdk_kernels.compiled_vectors import fits
 
 _options = itemgetter("lr", "betas", "weight_decay", "eps", "maximize")
 _fused: Callable[..., object] | None = getattr(torch, "_fused_adam_", None)
-NONE: list[Tensor] = []
-"""The largest averages, which only `amsgrad` has."""
 
 
 class AdamKernel:
@@ -41,7 +39,7 @@ class AdamKernel:
             return False
         moments["step"] += 1
         averages = [moments["exp_avg"]], [moments["exp_avg_sq"]]
-        lists = [self.flat.detach()], [gradients], *averages, NONE, [moments["step"]]
+        lists: tuple[list[Tensor], ...] = [self.flat.detach()], [gradients], *averages, [], [moments["step"]]
         rate, (beta1, beta2), decay, eps, maximize = _options(options)
         _fused(*lists, lr=rate, beta1=beta1, beta2=beta2, weight_decay=decay, eps=eps, amsgrad=False, maximize=maximize)
         return True
