@@ -13,8 +13,7 @@ import typer
 from rlsdk.cli.completions import Algorithm, ExecutorName, complete_environment, complete_preset
 from rlsdk.cli.options import MOST_ENVS, MOST_EPISODES, MOST_SEED, EnvKwargs, TrustedFile, Wrappers
 from rlsdk.errors import SettingsError, one_line
-from rlsdk.registry import extension, extensions, load
-from rlsdk.registry.loading import is_offered
+from rlsdk.registry.loading import extension, extensions, is_offered, load
 from rlsdk.runs.request import chosen_preset, is_preset_file
 from rlsdk.runtime.lazy import is_installed, of_package
 from rlsdk.runtime.output import counted, wrapped
@@ -132,6 +131,9 @@ def _inspector(file: Path) -> Callable[[Path, bool], str]:
     if not is_offered("inspectors", file.suffix):
         package = PACKAGES[file.suffix]
         raise SettingsError(f"{file} is a file of {package}, which is not installed: {pip_install(package)}")
+    # first, because the side effects of torch and gymnasium are not those of the plugin, which needs them, too
+    import rlsdk.agent.agent  # noqa: F401
+
     return extension("inspectors", file.suffix)
 
 

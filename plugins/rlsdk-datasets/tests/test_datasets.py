@@ -6,6 +6,8 @@ import contextlib
 import json
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -396,3 +398,11 @@ def test_minari_needs_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(ArtifactError, match="OSError: line one line two"):
             export_minari(tmp_path / "demo", "rlsdk/cart-v0", **by)
     export_minari(tmp_path / "demo", "rlsdk/cart-v0", **by)
+
+
+def test_a_process_that_inspects_a_data_set_warns_of_nothing(tmp_path: Path) -> None:
+    record_episodes("random", "CartPole-v1", 1, tmp_path / "demo", seed=0)
+    command = [sys.executable, "-m", "rlsdk", "inspect", str(tmp_path / "demo.safetensors")]
+    shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert "episodes:     1:" in shown.stdout
+    assert shown.stderr == ""
