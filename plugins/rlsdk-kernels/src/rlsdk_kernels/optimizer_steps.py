@@ -35,7 +35,7 @@ class AdamKernel:
         options, gradients = optimizer.param_groups[0], self.flat.grad
         if _fused is None or gradients is None or options["amsgrad"]:
             return False
-        if not _is_plain(self.optimizer, optimizer, self.flat, moments):
+        if optimizer is not self.optimizer or not _is_plain(optimizer, self.flat, moments):
             return False
         moments["step"] += 1
         averages = [moments["exp_avg"]], [moments["exp_avg_sq"]]
@@ -65,7 +65,7 @@ class RmspropKernel:
         options, gradients = optimizer.param_groups[0], self.flat.grad
         if gradients is None or any(options[name] for name in UNUSUAL):
             return False
-        if not _is_plain(self.optimizer, optimizer, self.flat, moments):
+        if optimizer is not self.optimizer or not _is_plain(optimizer, self.flat, moments):
             return False
         alpha, square = options["alpha"], moments["square_avg"]
         moments["step"] += 1
@@ -75,10 +75,10 @@ class RmspropKernel:
         return True
 
 
-def _is_plain(own: torch.optim.Optimizer, optimizer: Any, flat: nn.Parameter, moments: Mapping[str, Tensor]) -> bool:
-    """Whether `optimizer` is `own`, has state and only the parameter `flat` [D], and no hooks."""
+def _is_plain(optimizer: torch.optim.Optimizer, flat: nn.Parameter, moments: Mapping[str, Tensor]) -> bool:
+    """Whether an optimizer has state and only the parameter `flat` [D], and no hooks."""
     options, *others = optimizer.param_groups
-    if optimizer is not own or not moments or others or options["params"][0] is not flat:
+    if not moments or others or options["params"][0] is not flat:
         return False
     try:
         return not (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
@@ -107,7 +107,7 @@ class RadamKernel:
         options, gradients = optimizer.param_groups[0], self.flat.grad
         if gradients is None or any(options[name] for name in UNUSUAL_OF_RADAM):
             return False
-        if not _is_plain(self.optimizer, optimizer, self.flat, moments):
+        if optimizer is not self.optimizer or not _is_plain(optimizer, self.flat, moments):
             return False
         vectors = self.flat.detach(), gradients, moments["exp_avg"], moments["exp_avg_sq"]
         if isinstance(options["lr"], Tensor) or not may_compile() or not fits(vectors, self.flat.numel()):
