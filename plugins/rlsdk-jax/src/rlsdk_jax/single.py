@@ -11,8 +11,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlsdk.errors import EnvironmentFault, SettingsError, UsageError, message_of, one_line
-from rlsdk_jax.tasks import UNLIMITED, Array, Task, Tree, imported, restored, stored, task_of
+from rlsdk.errors import SettingsError, UsageError
+from rlsdk_jax.tasks import UNLIMITED, Array, Task, Tree, called, imported, restored, stored, task_of
 
 
 class FunctionalEnv(gymnasium.Env[Any, Any]):
@@ -54,11 +54,7 @@ class FunctionalEnv(gymnasium.Env[Any, Any]):
         return self._observed(moved.observation), float(moved.reward), bool(moved.terminated), truncated, info
 
     def _call(self, call: Any) -> Any:
-        try:
-            return call()
-        except Exception as error:  # code of the environment may raise any error
-            text = one_line(message_of(error), 300)
-            raise EnvironmentFault(f"environment {self.task.name!r}: {type(error).__name__}: {text}") from error
+        return called(call, f"environment {self.task.name!r}")
 
     def _observed(self, seen: Tree) -> Any:
         return _as_arrays(self.observation_space, seen)

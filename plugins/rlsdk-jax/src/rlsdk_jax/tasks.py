@@ -341,17 +341,21 @@ def _brax_task(env: Any, name: str, limit: int | None) -> Task:
     return Task(name, _observed(first.obs, name), action_space, begin, advance, limit)
 
 
-def traced(call: Callable[[], Any], name: str) -> Any:
-    """The result of `call`, in which JAX traces functions of an environment. Its error becomes an EnvironmentFault."""
+def called(call: Callable[[], Any], where: str, longest: int = 300) -> Any:
+    """The result of `call`, which calls functions of an environment. Errors of theirs and of JAX, such as too little memory,
+    become an EnvironmentFault. `where` begins the message, of which `longest` characters are those of the error."""
     try:
         return call()
-    except (EnvironmentFault, UnsupportedSpaceError):
+    except RlsdkError:
         raise
     except Exception as error:  # code of the environment may raise any error
-        text = one_line(message_of(error), 200)
-        raise EnvironmentFault(
-            f"environment {name!r} cannot be traced by JAX: {type(error).__name__}: {text}"
-        ) from error
+        text = one_line(message_of(error), longest)
+        raise EnvironmentFault(f"{where}: {type(error).__name__}: {text}") from error
+
+
+def traced(call: Callable[[], Any], name: str) -> Any:
+    """The result of `call`, in which JAX traces functions of an environment. Its error becomes an EnvironmentFault."""
+    return called(call, f"environment {name!r} cannot be traced by JAX", 200)
 
 
 def _observed(example: Any, name: str) -> GymSpace:

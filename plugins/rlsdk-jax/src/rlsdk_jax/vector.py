@@ -18,7 +18,7 @@ from torch.utils.dlpack import from_dlpack
 
 from rlsdk import tree
 from rlsdk.environments import ConnectedEnv, connect, require_copies, to_space
-from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, UsageError, message_of, one_line, shown
+from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, UsageError, one_line, shown
 from rlsdk.interfaces import State
 from rlsdk.records import EnvStep, Episode, Features, Observation
 from rlsdk.runtime import checked_seed, choose_device, stored_like
@@ -30,6 +30,7 @@ from rlsdk_jax.tasks import (
     Moved,
     Task,
     Tree,
+    called,
     imported,
     is_key,
     require_limit,
@@ -252,14 +253,7 @@ class JaxVectorEnv:
         return EnvStep(observation, reward, terminated, truncated, self._valid, final, episodes, info=info)
 
     def _run(self, call: Any) -> Any:
-        """The result of a compiled function. Errors of JAX, such as too little memory, become an EnvironmentFault."""
-        try:
-            return call()
-        except (EnvironmentFault, UsageError):
-            raise
-        except Exception as error:  # code of the environment may raise any error
-            text = one_line(message_of(error), 300)
-            raise EnvironmentFault(f"environment {self.name!r}: {type(error).__name__}: {text}") from error
+        return called(call, f"environment {self.name!r}")
 
     def _running(self) -> Rows:
         if self._rows is None:

@@ -172,7 +172,7 @@ class AgentsVector:
             copy.set_state(stored[f"{i:05d}"], self._seed_of(i), self._rows)
 
     def _repeats(self, state: State) -> bool:
-        """Whether a new copy of the task, which plays the episode of copy 0 again, comes to the same observations."""
+        """Whether a new task that repeats the running episode of copy 0 gives the same observations."""
         first = self.copies[0]
         copy = Copy(self._make(), first.learners, first.spaces, first.fresh_players(), first.name)
         try:

@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk.environments import to_space
-from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, raise_stop, raised, shown
+from rlsdk.errors import ArtifactError, EnvironmentFault, shown
 from rlsdk.interfaces import State
 from rlsdk.records import Episode
 from rlsdk.spaces import Space, map_leaves
 from rlsdk_pettingzoo.players import Player
 from rlsdk_pettingzoo.rows import Rows, actions_of, digest_of, observation_of
-from rlsdk_pettingzoo.tasks import Task, checked_mask, choices_allowed, seen_and_mask
+from rlsdk_pettingzoo.tasks import Task, called, checked_mask, choices_allowed, require_choice, seen_and_mask
 
 LARGEST = 3.4e38
 """The largest reward that float32 holds."""
@@ -24,13 +24,7 @@ LARGEST = 3.4e38
 
 def asked(call: Callable[[], object], name: str, what: str, parts: int) -> Any:
     """The answer of the task `name`, a tuple of `parts` tables. Errors in it become an EnvironmentFault with its name."""
-    try:
-        given = call()
-    except RlsdkError:
-        raise
-    except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(f"{name} {raised(error, what)}") from error
+    given = called(call, name, what)
     if not isinstance(given, tuple) or len(given) != parts or not all(isinstance(part, Mapping) for part in given):
         form = "(observations, infos)" if parts == 2 else "(observations, rewards, terminations, truncations, infos)"
         raise EnvironmentFault(f"{name}: {what} returned {shown(given, 100)}, not tables by agent {form}")
@@ -95,7 +89,8 @@ class Copy:
             mask = None if given is None else checked_mask(given, self._action_space(agent), where)
             self._seen[agent] = seen, mask
             if agent not in self.learners:
-                self._require_choice(mask, self._action_space(agent), where)
+                if mask is not None:
+                    require_choice(mask, self._action_space(agent), where)
                 continue
             row, is_new = first + self.learners.index(agent), agent not in self._alive
             if is_new:
@@ -114,11 +109,7 @@ class Copy:
             return
         if mask is None:
             raise EnvironmentFault(f"{where}: it has no action mask, but agents had one at the first reset")
-        self._require_choice(mask, self.spaces[1], where)
-
-    def _require_choice(self, mask: NDArray[np.bool_] | None, space: Space, where: str) -> None:
-        if mask is not None and not choices_allowed(mask, space):
-            raise EnvironmentFault(f"{where}: its action mask allows no action; at least one of each choice is needed")
+        require_choice(mask, self.spaces[1], where)
 
     def step(self, actions: Sequence[object], rows: Rows, first: int) -> None:
         """Make a step. `actions`: those of the learners, in their order; those of agents that are not alive are ignored."""

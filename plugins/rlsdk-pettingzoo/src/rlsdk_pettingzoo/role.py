@@ -16,8 +16,6 @@ from rlsdk.errors import (
     RlsdkError,
     SettingsError,
     UsageError,
-    raise_stop,
-    raised,
     shown,
 )
 from rlsdk.spaces import choices_of
@@ -25,10 +23,12 @@ from rlsdk_pettingzoo.players import RANDOM, players_of
 from rlsdk_pettingzoo.rows import digest_of, observation_of
 from rlsdk_pettingzoo.tasks import (
     Task,
+    called,
     checked_mask,
     choices_allowed,
     make_task,
     name_of_source,
+    require_choice,
     role_of,
     seen_and_mask,
     spaces_of_agents,
@@ -132,8 +132,7 @@ class OneRole(gymnasium.Env[object, object]):
         if not choices_of(space):
             return np.asarray(mask, np.bool_)  # of an agent without choices, whose policy may read it
         checked = checked_mask(mask, space, where)
-        if not choices_allowed(checked, space):
-            raise EnvironmentFault(f"{where}: its action mask allows no action; at least one of each choice is needed")
+        require_choice(checked, space, where)
         return checked
 
     def _seen(self) -> tuple[object, float, bool, bool, dict[str, object]]:
@@ -149,14 +148,7 @@ class OneRole(gymnasium.Env[object, object]):
         return seen, float(reward), bool(terminated), bool(truncated), dict(info)
 
     def _ask(self, call: Any, what: str) -> Any:
-        """The answer of the task. Its errors become an EnvironmentFault with its name."""
-        try:
-            return call()
-        except RlsdkError:
-            raise
-        except BaseException as error:
-            raise_stop(error)
-            raise EnvironmentFault(f"task {self.name!r} {raised(error, what)}") from error
+        return called(call, f"task {self.name!r}", what)
 
     def render(self) -> Any:
         return self.task.render()

@@ -60,6 +60,17 @@ def make_task(source: object, kwargs: Mapping[str, object], form: str) -> Task:
     return _converted(made, source, form)
 
 
+def called(call: Callable[[], object], where: str, what: str) -> Any:
+    """The result of a function that calls a task. Its errors become an EnvironmentFault; `where` begins the message."""
+    try:
+        return call()
+    except RlsdkError:
+        raise
+    except BaseException as error:
+        raise_stop(error)
+        raise EnvironmentFault(f"{where} {raised(error, what)}") from error
+
+
 def name_of_source(source: object) -> str:
     """The name of a task for messages."""
     return source.rpartition("/")[2] if isinstance(source, str) else getattr(source, "__name__", type(source).__name__)
@@ -190,6 +201,12 @@ def checked_mask(mask: object, action_space: Space, where: str) -> NDArray[np.bo
     if array.shape != (size,) or array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         raise EnvironmentFault(f"{where}: the action mask is {shown(mask, 100)}; it must be {size} values 0 or 1")
     return array.astype(np.bool_)
+
+
+def require_choice(mask: NDArray[np.bool_], action_space: Space, where: str) -> None:
+    """Raise EnvironmentFault if a mask bool [A] allows no value of a choice. `where` begins the message."""
+    if not choices_allowed(mask, action_space):
+        raise EnvironmentFault(f"{where}: its action mask allows no action; at least one of each choice is needed")
 
 
 def choices_allowed(mask: NDArray[np.bool_], action_space: Space) -> bool:
