@@ -17,7 +17,7 @@ from rlsdk.cli.options import EnvKwargs, Wrappers, with_request_options
 from rlsdk.errors import SettingsError
 from rlsdk.registry import AlgorithmSpec, find, load
 from rlsdk.runs.request import RunRequest
-from rlsdk.runtime.lazy import of_package
+from rlsdk.runtime.lazy import imports_of_command, of_package
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.load import changed_environment
@@ -77,15 +77,16 @@ def run_training(
     find(algorithm)  # first, because the imports below are slow
     env, resume = options["env"], options["resume"]
     _require_one_start(options, config=config is not None, no_preset=no_preset)
-    settings = settings_from(load(algorithm), assignments, dataset, config)
+    with imports_of_command():
+        settings = settings_from(load(algorithm), assignments, dataset, config)
+
+        from rlsdk.runs.directory import SEEDS
+        from rlsdk.runs.runner import run
     # Only if the file chooses it: what the user gives needs no trust.
     if config is not None and env is None and "env" not in parse_assignments(assignments or ()):
         _require_own_environment(settings, config, trust=options["trust"])
     options["env"] = _environment(env, settings, env_kwargs, wrapper, resume=resume)
     settings |= {name: value for name, value in (("seed", seed), ("device", device)) if value is not None}
-
-    from rlsdk.runs.directory import SEEDS
-    from rlsdk.runs.runner import run
 
     options["sinks"] = tuple(options["sinks"] or ()) or None
     if options["executor"] is None and options["collectors"] is not None:

@@ -16,9 +16,9 @@ from rlsdk.errors import (
     RlsdkError,
     SettingsError,
     UsageError,
+    faults_of,
     message_of,
     raise_stop,
-    raised,
     shown,
     suggest,
 )
@@ -83,16 +83,12 @@ def wrapped(wrapper: Wrapper, environment: object) -> gymnasium.Env[object, obje
     """
     bare = wrapper.func if isinstance(wrapper, partial) else wrapper
     name = getattr(bare, "__name__", None) or shown(wrapper)
-    try:
+    advice = (
+        "; a wrapper is called with the environment and the arguments in its name, as in"
+        f" {name}(ARGUMENT=VALUE), or those of functools.partial({name}, ...)"
+    )
+    with faults_of(f"wrapper {name}", ending=lambda _: advice):
         made = wrapper(environment)
-    except RlsdkError:
-        raise
-    except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(
-            f"wrapper {name} {raised(error)}; a wrapper is called with the environment and the arguments in its name, as in"
-            f" {name}(ARGUMENT=VALUE), or those of functools.partial({name}, ...)"
-        ) from error
     if not isinstance(made, gymnasium.Env):
         raise EnvironmentFault(
             f"wrapper {name} gave {shown(made)}, not a gymnasium.Env; return the wrapped environment"

@@ -364,7 +364,7 @@ def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict
     explicit = request.explicit()
     if env is None and (playing := [name for name in NEED_ENVIRONMENT if explicit.get(name)]):
         raise SettingsError(f"--{playing[0].replace('_', '-')} needs an environment: add --env ID, or leave it out")
-    steps: int | None = explicit.get("steps") or (known.steps if known else None)
+    steps: int | None = explicit.get("steps", known.steps if known else None)
     if steps is None:
         raise SettingsError("the number of steps is missing: add --steps N, for example --steps 10_000")
     rounds = {"eval_every": 0 if env is None else max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}

@@ -25,7 +25,7 @@ from rlsdk.environments.vector.connected import (
     resets_of,
     seed_spaces,
 )
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown
+from rlsdk.errors import EnvironmentFault, SettingsError, faults_of, shown
 from rlsdk.interfaces import Collector, State, VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import choose_device
@@ -169,13 +169,8 @@ class CustomVectorEnv(SteppedVector):
 
     def _call(self, call: Callable[[], ResultT], what: str) -> ResultT:
         """The result of `call`, a function that calls the object. Its errors become an EnvironmentFault with its name."""
-        try:
+        with faults_of(f"environment {self.name!r}", what):
             return call()
-        except RlsdkError:
-            raise
-        except BaseException as error:
-            raise_stop(error)
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error, what)}") from error
 
     def _ask(self, call: Callable[[], object], kind: type[ResultT], what: str) -> ResultT:
         """The result of `call`. Raises EnvironmentFault if it is not a record of the class `kind`."""

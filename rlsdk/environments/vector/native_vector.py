@@ -34,8 +34,7 @@ from rlsdk.errors import (
     MaskError,
     ObservationError,
     UsageError,
-    raise_stop,
-    raised,
+    faults_of,
     shown,
 )
 from rlsdk.records import EnvStep, Episode, Observation
@@ -201,11 +200,8 @@ class NativeVectorEnv(SteppedVector):
 
     def _ask(self, call: Callable[[], ResultT]) -> ResultT:
         """The result of `call`, a function that calls the environment. Errors become an EnvironmentFault with its name."""
-        try:
+        with faults_of(f"environment {self.name!r}", ending=hint_for):
             return call()
-        except BaseException as error:
-            raise_stop(error)
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{hint_for(error)}") from error
 
     def _mask(self, infos: Mapping[str, object], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:
         """The masks [B, A] in `infos`.

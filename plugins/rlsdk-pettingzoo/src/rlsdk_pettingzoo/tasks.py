@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.environments import to_space
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown
+from rlsdk.errors import EnvironmentFault, SettingsError, faults_of, shown
 from rlsdk.runtime import pip_install
 from rlsdk.spaces import Space, choices_of
 
@@ -50,25 +50,15 @@ def make_task(source: object, kwargs: Mapping[str, object], form: str) -> Task:
             f"an environment of several agents is {shown(source)}; give the name of a task, such as 'simple_spread_v3', or a"
             " function that makes a new environment at each call"
         )
-    try:
+    with faults_of(f"task {name_of_source(source)!r} could not be made: it"):
         made = make(**kwargs)
-    except RlsdkError:
-        raise
-    except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(f"task {name_of_source(source)!r} could not be made: it {raised(error)}") from error
     return _converted(made, source, form)
 
 
 def called(call: Callable[[], object], where: str, what: str) -> Any:
     """The result of a function that calls a task. Its errors become an EnvironmentFault; `where` begins the message."""
-    try:
+    with faults_of(where, what):
         return call()
-    except RlsdkError:
-        raise
-    except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(f"{where} {raised(error, what)}") from error
 
 
 def name_of_source(source: object) -> str:
