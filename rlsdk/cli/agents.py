@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.completions import Algorithm, ExecutorName, complete_environment, complete_preset
+from rlsdk.cli.main import imports_of_command
 from rlsdk.cli.options import MOST_ENVS, MOST_EPISODES, MOST_SEED, EnvKwargs, TrustedFile, Wrappers
 from rlsdk.errors import SettingsError, one_line
 from rlsdk.registry.loading import extension, extensions, is_offered, load
 from rlsdk.runs.request import chosen_preset, is_preset_file
-from rlsdk.runtime.lazy import imports_of_command, is_installed, of_package
+from rlsdk.runtime.lazy import is_installed, of_package
 from rlsdk.runtime.output import counted, wrapped
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import commented_toml, merge, parse_assignments, structure, unstructure

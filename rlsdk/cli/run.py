@@ -13,11 +13,12 @@ import attrs
 import typer
 
 from rlsdk.cli.completions import Algorithm
+from rlsdk.cli.main import imports_of_command
 from rlsdk.cli.options import EnvKwargs, Wrappers, with_request_options
 from rlsdk.errors import SettingsError
 from rlsdk.registry import AlgorithmSpec, find, load
 from rlsdk.runs.request import RunRequest
-from rlsdk.runtime.lazy import imports_of_command, of_package
+from rlsdk.runtime.lazy import of_package
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.load import changed_environment

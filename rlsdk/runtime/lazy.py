@@ -5,11 +5,9 @@ The package is imported at the first use of such a name. `of_sb3` is the only wa
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -75,25 +73,6 @@ def of_package(package: str, wanted: str) -> ModuleType:
     if not is_installed(package):
         raise UnknownNameError(f"{wanted} is in {package}, which is not installed: {pip_install(package)}", name=wanted)
     return import_module(package.replace("-", "_"))
-
-
-@contextmanager
-def imports_of_command() -> Iterator[None]:
-    """For imports of a command: collect no garbage in the block, and leave its objects out of all later collections.
-
-    torch makes 600,000 objects that live until the process ends. To search them for garbage, again and again while they are
-    made and once more at the end, took a third of the time of a short command.
-    """
-    # imported before: the process is a program that calls a command, and its objects are its own
-    if "torch" in sys.modules or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def is_installed(package: str) -> bool:

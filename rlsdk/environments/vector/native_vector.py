@@ -28,15 +28,7 @@ from rlsdk.environments.adapters.observations import ObservationBatcher, Tensors
 from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.vector.connected import SPACES_OF_VECTORS, Options, SteppedVector, fingerprint, seed_spaces
 from rlsdk.environments.vector.faults import LATE, Faults, InfoEntries
-from rlsdk.errors import (
-    ArtifactError,
-    EnvironmentFault,
-    MaskError,
-    ObservationError,
-    UsageError,
-    faults_of,
-    shown,
-)
+from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, faults_of, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 from rlsdk.tree import map_tensors
