@@ -186,7 +186,7 @@ def _report(result: RunResult, algorithm: str) -> dict[str, object]:
             f"return {score.mean:.2f} +- {score.std:.2f} over {counted(len(score.returns), 'deterministic episode')}"
         )
     print_line(f"{result.env_steps:,} {result.unit} in {result.seconds:.0f} s; {reached}")
-    print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")
+    print_line(f"files: {folder}/ (final.rlsdk, {'metrics.csv, ' if result.env_steps else ''}config.toml, ...)")
     mean, std = (None, None) if score is None else (score.mean, score.std)
     return {"seed": result.seed, "folder": str(folder), "mean": mean, "std": std, "error": None}
 
