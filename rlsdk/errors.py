@@ -9,7 +9,7 @@ import signal
 import sysconfig
 import traceback
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -31,7 +31,6 @@ __all__ = [
     "UnsupportedSpaceError",
     "UsageError",
     "WorkError",
-    "faults_of",
     "message_of",
     "one_line",
     "raise_stop",
@@ -307,21 +306,6 @@ def raised(error: BaseException, where: str = "") -> str:
     place = f" in {where}" if where else ""
     message = one_line(" ".join(line.strip() for line in message_of(error).splitlines() if line.strip()), 300)
     return f"raised {type(error).__name__}{place}{': ' if message else ''}{message}{_line_of(error)}"
-
-
-@contextmanager
-def faults_of(name: str, where: str = "", ending: Callable[[BaseException], str] = lambda _: "") -> Iterator[None]:
-    """Make errors of a user's code in the block an EnvironmentFault, except errors of rlsdk and what `raise_stop` raises.
-
-    Its message is `name`, `raised(error, where)` and `ending(error)`.
-    """
-    try:
-        yield
-    except RlsdkError:
-        raise
-    except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(f"{name} {raised(error, where)}{ending(error)}") from error
 
 
 def _line_of(error: BaseException) -> str:

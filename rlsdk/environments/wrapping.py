@@ -9,14 +9,13 @@ from typing import Any, NoReturn
 
 import gymnasium
 
-from rlsdk.environments.adapters.checks import layers_of
+from rlsdk.environments.adapters.checks import UserCode, layers_of
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.errors import (
     EnvironmentFault,
     RlsdkError,
     SettingsError,
     UsageError,
-    faults_of,
     message_of,
     raise_stop,
     shown,
@@ -87,7 +86,7 @@ def wrapped(wrapper: Wrapper, environment: object) -> gymnasium.Env[object, obje
         "; a wrapper is called with the environment and the arguments in its name, as in"
         f" {name}(ARGUMENT=VALUE), or those of functools.partial({name}, ...)"
     )
-    with faults_of(f"wrapper {name}", ending=lambda _: advice):
+    with UserCode(f"wrapper {name}", ending=lambda _: advice):
         made = wrapper(environment)
     if not isinstance(made, gymnasium.Env):
         raise EnvironmentFault(

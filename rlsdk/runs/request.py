@@ -155,8 +155,8 @@ class RunRequest:
     use_preset: bool = True
     """Whether to start from the plugin's tuned settings for the environment, if it has some."""
     steps: int | None = option(
-        "Total number of environment steps, or of updates if the agent learns only from a data set (default: the"
-        " preset's).",
+        "Total number of environment steps, or of updates if the agent learns only from a data set; 0 = an untrained agent"
+        " (default: the preset's).",
         FROM_ZERO,
         steps=True,
     )

@@ -51,6 +51,9 @@ from rlsdk.sinks.sink import Scalar
 from rlsdk.training.train import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
+REPEATED = ("n_envs", "vectorization", *COLLECTING, "threads", "eval_every", "eval_episodes", "stop_at")
+REPEATED += ("checkpoint_every", "max_restores", "schedule_until", "exact_steps")
+"""Options that may change the result of a run: the command that repeats it has them, unless they are the default."""
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
 """Options that have no meaning if the run only has a data set."""
 
@@ -380,9 +383,9 @@ def _whole_rounds(options: Mapping[str, Any], request: RunRequest, round_steps: 
 def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:
     trust = " --trust" if record.env is not None and refusal(record.env) is not None else ""
     more = "" if record.dataset is None else " --dataset FILE"
-    more += "" if record.env is None else f" --n-envs {record.n_envs} --vectorization {record.vectorization}"
-    more += "" if record.schedule_until is None else f" --schedule-until {record.schedule_until}"
-    more += " --exact-steps" if record.exact_steps else ""
+    known = attrs.fields_dict(RunRecord)
+    chosen = {name: getattr(record, name) for name in REPEATED if getattr(record, name) != known[name].default}
+    more += "".join(f" --{name.replace('_', '-')}{f' {value}' * (value is not True)}" for name, value in chosen.items())
     more += "" if record.policy_from is None else f" --from {shlex.quote(record.policy_from)}"
     repeat = f"rlsdk run {record.algorithm} --config {directory.config.name} --steps {record.steps}{more}{trust}"
     header = f"{record.algorithm} on {record.place}, {record.steps} steps\nrepeat: {repeat}"

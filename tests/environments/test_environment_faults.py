@@ -18,8 +18,15 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import connect, make_vec_env, to_space
-from rlsdk.errors import EnvironmentFault, MaskError, RlsdkError, SettingsError, UnsupportedSpaceError
+from rlsdk.environments import UserCode, connect, make_vec_env, to_space
+from rlsdk.errors import (
+    EnvironmentFault,
+    MaskError,
+    RlsdkError,
+    SettingsError,
+    UnsupportedSpaceError,
+    UsageError,
+)
 from rlsdk_envs import ActionMasker, MaskVelocity, Monitor, TimeFeature, check_env, registration, toy
 from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 
@@ -572,3 +579,43 @@ def test_handlers_of_signals_end_the_program_in_an_environment_too() -> None:
             rlsdk.make("trpo", env=Ending(KeyboardInterrupt, "step"), n_steps=64, seed=0).learn(64)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def failing(error: BaseException) -> str:
+    """The message of the fault that `error` becomes."""
+    with pytest.raises(EnvironmentFault) as caught, UserCode("environment 'Mine'", "step(1)", lambda e: f"; see {e}"):
+        raise error
+    assert caught.value.__cause__ is error
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit("no"), StopIteration("no"), GeneratorExit("no")])
+def test_errors_of_users_become_faults(error: BaseException) -> None:
+    words = f"environment 'Mine' raised {type(error).__name__} in step(1): no"
+    assert failing(error).startswith(words)
+    assert failing(error).endswith("; see no")
+
+
+@pytest.mark.parametrize("error", [UsageError("call reset"), KeyboardInterrupt(), None])
+def test_errors_of_rlsdk_and_the_stop_of_a_process_stay_what_they_are(error: BaseException | None) -> None:
+    caught = None
+    try:
+        with UserCode("environment 'Mine'"):
+            if error is not None:
+                raise error
+    except BaseException as found:
+        caught = found
+    assert caught is error
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "native"])
+def test_an_error_of_rlsdk_in_a_step_is_not_renamed(vectorization: str) -> None:
+    class Refusing(ChainEnv):
+        def step(self, action: Any) -> Any:
+            raise UsageError("call reset first")
+
+    one = [lambda: Refusing(4)]
+    env = connect(gymnasium.vector.SyncVectorEnv(one)) if vectorization == "native" else make_vec_env(one)
+    env.reset(0)
+    with pytest.raises(UsageError, match=r"^call reset first$"):
+        env.step(torch.zeros(1, dtype=torch.long))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlsdk import spaces
-from rlsdk.environments.adapters.checks import Indices
+from rlsdk.environments.adapters.checks import Indices, UserCode
 from rlsdk.environments.adapters.observations import to_space
 from rlsdk.environments.states import read_state
 from rlsdk.environments.vector.connected import (
@@ -25,7 +25,7 @@ from rlsdk.environments.vector.connected import (
     resets_of,
     seed_spaces,
 )
-from rlsdk.errors import EnvironmentFault, SettingsError, faults_of, shown
+from rlsdk.errors import EnvironmentFault, SettingsError, shown
 from rlsdk.interfaces import Collector, State, VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import choose_device
@@ -167,14 +167,10 @@ class CustomVectorEnv(SteppedVector):
             no_separate(self.name, name)
         return env
 
-    def _call(self, call: Callable[[], ResultT], what: str) -> ResultT:
-        """The result of `call`, a function that calls the object. Its errors become an EnvironmentFault with its name."""
-        with faults_of(f"environment {self.name!r}", what):
-            return call()
-
     def _ask(self, call: Callable[[], object], kind: type[ResultT], what: str) -> ResultT:
-        """The result of `call`. Raises EnvironmentFault if it is not a record of the class `kind`."""
-        given = self._call(call, what)
+        """The result of `call`, which calls the object. Raises EnvironmentFault for its errors, and if it is no `kind`."""
+        with UserCode(f"environment {self.name!r}", what):
+            given = call()
         if not isinstance(given, kind):
             raise EnvironmentFault(
                 f"environment {self.name!r}: {what} gave {shown(given)}, not a rlsdk.records.{kind.__name__}"
@@ -202,7 +198,8 @@ class CustomVectorEnv(SteppedVector):
         return super().map(work, items) if env is None else env.map(work, items)
 
     def close(self) -> None:
-        self._call(self.env.close, "close")
+        with UserCode(f"environment {self.name!r}", "close"):
+            self.env.close()
 
 
 def _device(env: VectorEnv) -> str:

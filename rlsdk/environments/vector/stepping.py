@@ -18,6 +18,7 @@ from rlsdk.environments.adapters.checks import (
     USUAL,
     Environment,
     Indices,
+    UserCode,
     call_of,
     chosen,
     hint_for,
@@ -49,7 +50,7 @@ from rlsdk.environments.vector.connected import (
     seed_spaces,
 )
 from rlsdk.environments.vector.faults import EVERYWHERE, LATE, Faults, InfoEntries, StepResult
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, faults_of, fitting, raise_stop, raised, shown
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, fitting, raise_stop, raised, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 
@@ -396,7 +397,7 @@ class EnvironmentGroup:
 
         Errors of the work become an EnvironmentFault with the environment's name.
         """
-        with faults_of(f"environment {self.name!r}", ending=hint_for):
+        with UserCode(f"environment {self.name!r}", ending=hint_for):
             return work(self.environments, items)
 
     def close(self) -> None:

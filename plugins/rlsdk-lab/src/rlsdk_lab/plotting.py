@@ -81,11 +81,9 @@ def plot_run(folder: Path, output: Path, title: str = "") -> bool:
 
     Return False if no curve has two points, so that matplotlib, a slow import, draws no empty axes, or if it is not installed.
     """
-    metrics = folder / "metrics.csv"
-    names = (TRAINING, EVALUATION, "eval/std_reward")
-    trained, (steps, means), spread = (
-        (read_metric(metrics, name) for name in names) if metrics.exists() else [([], [])] * 3
-    )
+    if not (metrics := folder / "metrics.csv").exists():
+        return False
+    trained, (steps, means) = read_metric(metrics, TRAINING), read_metric(metrics, EVALUATION)
     if max(len(trained[0]), len(steps)) < 2:
         return False
     try:
@@ -94,7 +92,7 @@ def plot_run(folder: Path, output: Path, title: str = "") -> bool:
         return False
     (axes,) = figure.axes
     axes.plot(*trained, label="training, mean of recent episodes")
-    deviations = dict(zip(*spread, strict=True))
+    deviations = dict(zip(*read_metric(metrics, "eval/std_reward"), strict=True))
     axes.errorbar(
         steps,
         means,

@@ -17,8 +17,8 @@ from gymnasium.vector.utils import CloudpickleWrapper
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments import SyncVectorEnv
-from rlsdk.errors import EnvironmentFault, faults_of
+from rlsdk.environments import SyncVectorEnv, UserCode
+from rlsdk.errors import EnvironmentFault
 from rlsdk.records import Observation
 from rlsdk.spaces import Space, choices_of, dtype_of, map_leaves, shape_of
 from rlsdk_parallel.shared_memory import ALIGNMENT, Layout
@@ -76,7 +76,7 @@ class Assignment:
 
     def environments(self) -> SyncVectorEnv:
         """Make the environments, where they are stepped."""
-        with faults_of(f"environment {self.name!r}"):
+        with UserCode(f"environment {self.name!r}"):
             made = [make() for make in self.makers()]
         return SyncVectorEnv(made, *self.spaces, name=self.name, numbers=self.rows if self.total > 1 else ())
 

@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.environments import to_space
-from rlsdk.errors import EnvironmentFault, SettingsError, faults_of, shown
+from rlsdk.environments import UserCode, to_space
+from rlsdk.errors import EnvironmentFault, SettingsError, shown
 from rlsdk.runtime import pip_install
 from rlsdk.spaces import Space, choices_of
 
@@ -50,14 +50,14 @@ def make_task(source: object, kwargs: Mapping[str, object], form: str) -> Task:
             f"an environment of several agents is {shown(source)}; give the name of a task, such as 'simple_spread_v3', or a"
             " function that makes a new environment at each call"
         )
-    with faults_of(f"task {name_of_source(source)!r} could not be made: it"):
+    with UserCode(f"task {name_of_source(source)!r} could not be made: it"):
         made = make(**kwargs)
     return _converted(made, source, form)
 
 
 def called(call: Callable[[], object], where: str, what: str) -> Any:
     """The result of a function that calls a task. Its errors become an EnvironmentFault; `where` begins the message."""
-    with faults_of(where, what):
+    with UserCode(where, what):
         return call()
 
 
@@ -119,6 +119,19 @@ def _converted(made: Task, source: object, form: str) -> Task:
             f" step; train one role against others: the id 'pettingzoo-role/{name}', or rlsdk_pettingzoo.make_role_env"
         )
     return conversions.aec_to_parallel(made) if is_aec else made
+
+
+def appeared_in_turns(task: Task, error: BaseException | None) -> object:
+    """The agent that appeared in a parallel task whose conversion to turns raised `error`; None for other errors.
+
+    The conversion looks such an agent up in tables by agent that the task returned for the agents that had acted.
+    """
+    from pettingzoo import ParallelEnv
+
+    if not isinstance(error, KeyError) or not error.args or not isinstance(task.unwrapped, ParallelEnv):
+        return None
+    agent: object = error.args[0]
+    return agent if agent in list(task.agents) and agent not in task.terminations else None
 
 
 def role_of(agent: object) -> str:
