@@ -1,4 +1,3 @@
-from rlsdk.environments.adapters.checks import UserCode as UserCode
 from rlsdk.environments.adapters.checks import name_of as name_of
 from rlsdk.environments.adapters.checks import named as named
 from rlsdk.environments.adapters.masks import GoalRules as GoalRules

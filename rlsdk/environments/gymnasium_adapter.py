@@ -13,7 +13,7 @@ from typing import Any, cast
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
-from rlsdk.environments.adapters.checks import Environment, UserCode, name_of, spec_of
+from rlsdk.environments.adapters.checks import Environment, name_of, spec_of
 from rlsdk.environments.adapters.observations import spaces_of, to_space
 from rlsdk.environments.vector.connected import (
     MEMBERS,
@@ -34,6 +34,7 @@ from rlsdk.errors import (
     RlsdkError,
     SettingsError,
     message_of,
+    raise_fault,
     raise_stop,
     raised,
     shown,
@@ -119,9 +120,13 @@ def make_together(name: str, env: EnvSource, n_envs: int, kwargs: dict[str, Any]
         env, kwargs = chosen.name, {**chosen.kwargs, **kwargs}
     if "seed" in kwargs:
         raise SettingsError(f"env_kwargs has 'seed' for vectorization={name!r}; use seed of make_vec_env or the agent")
-    with UserCode(f"environment {env!r} could not be made: it" if name == NATIVE else f"vectorization={name!r}"):
+    try:
         make: Callable[..., object] = _native if name == NATIVE else extension("vectorizers", name)
         vector = connect(make(env, n_envs, **kwargs))
+    except BaseException as error:
+        raise_fault(
+            error, f"environment {env!r} could not be made: it" if name == NATIVE else f"vectorization={name!r}"
+        )
     # an environment of several agents has a row for each of them
     if vector.num_envs % n_envs:
         raise EnvironmentFault(f"vectorization={name!r} made {vector.num_envs} environments, not {n_envs}")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import gymnasium
 
-from rlsdk.environments.adapters.checks import UserCode, layers_of
+from rlsdk.environments.adapters.checks import layers_of
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.errors import (
     EnvironmentFault,
@@ -17,6 +17,7 @@ from rlsdk.errors import (
     SettingsError,
     UsageError,
     message_of,
+    raise_fault,
     raise_stop,
     shown,
     suggest,
@@ -82,12 +83,12 @@ def wrapped(wrapper: Wrapper, environment: object) -> gymnasium.Env[object, obje
     """
     bare = wrapper.func if isinstance(wrapper, partial) else wrapper
     name = getattr(bare, "__name__", None) or shown(wrapper)
-    advice = (
-        "; a wrapper is called with the environment and the arguments in its name, as in"
-        f" {name}(ARGUMENT=VALUE), or those of functools.partial({name}, ...)"
-    )
-    with UserCode(f"wrapper {name}", ending=lambda _: advice):
+    try:
         made = wrapper(environment)
+    except BaseException as error:
+        advice = "; a wrapper is called with the environment and the arguments in its name, as in"
+        advice += f" {name}(ARGUMENT=VALUE), or those of functools.partial({name}, ...)"
+        raise_fault(error, f"wrapper {name}", ending=advice)
     if not isinstance(made, gymnasium.Env):
         raise EnvironmentFault(
             f"wrapper {name} gave {shown(made)}, not a gymnasium.Env; return the wrapped environment"

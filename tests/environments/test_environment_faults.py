@@ -18,7 +18,7 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import UserCode, connect, make_vec_env, to_space
+from rlsdk.environments import connect, make_vec_env, to_space
 from rlsdk.errors import (
     EnvironmentFault,
     MaskError,
@@ -26,6 +26,7 @@ from rlsdk.errors import (
     SettingsError,
     UnsupportedSpaceError,
     UsageError,
+    raise_fault,
 )
 from rlsdk_envs import ActionMasker, MaskVelocity, Monitor, TimeFeature, check_env, registration, toy
 from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
@@ -581,31 +582,19 @@ def test_handlers_of_signals_end_the_program_in_an_environment_too() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def failing(error: BaseException) -> str:
-    """The message of the fault that `error` becomes."""
-    with pytest.raises(EnvironmentFault) as caught, UserCode("environment 'Mine'", "step(1)", lambda e: f"; see {e}"):
-        raise error
-    assert caught.value.__cause__ is error
-    return str(caught.value)
-
-
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit("no"), StopIteration("no"), GeneratorExit("no")])
 def test_errors_of_users_become_faults(error: BaseException) -> None:
-    words = f"environment 'Mine' raised {type(error).__name__} in step(1): no"
-    assert failing(error).startswith(words)
-    assert failing(error).endswith("; see no")
+    words = rf"^environment 'Mine' raised {type(error).__name__} in step\(1\): no; see no$"
+    with pytest.raises(EnvironmentFault, match=words) as caught:
+        raise_fault(error, "environment 'Mine'", "step(1)", "; see no")
+    assert caught.value.__cause__ is error
 
 
-@pytest.mark.parametrize("error", [UsageError("call reset"), KeyboardInterrupt(), None])
-def test_errors_of_rlsdk_and_the_stop_of_a_process_stay_what_they_are(error: BaseException | None) -> None:
-    caught = None
-    try:
-        with UserCode("environment 'Mine'"):
-            if error is not None:
-                raise error
-    except BaseException as found:
-        caught = found
-    assert caught is error
+@pytest.mark.parametrize("error", [UsageError("call reset"), KeyboardInterrupt()])
+def test_errors_of_rlsdk_and_the_stop_of_a_process_stay_what_they_are(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        raise_fault(error, "environment 'Mine'")
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "native"])

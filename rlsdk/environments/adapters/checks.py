@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, raise_stop, raised, shown
+from rlsdk.errors import EnvironmentFault, SettingsError, message_of, raise_fault, raise_stop, raised, shown
 
 NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
 """Types of rewards that `float` converts correctly, so that they need no check, except for ints above `LARGEST_INT`."""
@@ -48,25 +48,6 @@ def hint_for(error: BaseException) -> str:
     """The fix for an error of those who call an environment of an older API, with a semicolon before it; otherwise ""."""
     found = (fix for pattern, fix in OLDER_API.items() if re.search(pattern, message_of(error)))
     return next((f"; {fix}" for fix in found), "") if is_of_caller(error) else ""
-
-
-class UserCode:
-    """A block that calls code of a user: `with UserCode("environment 'Mine'", "reset"): env.reset()`.
-
-    Its errors become an EnvironmentFault: the name, `raised(error, where)` and `ending(error)`. Errors of rlsdk stay what they
-    are, and so does what asks the process to stop (`raise_stop`). It is no generator: Python would let StopIteration through.
-    """
-
-    def __init__(self, name: str, where: str = "", ending: Callable[[BaseException], str] = lambda error: "") -> None:
-        self.name, self.where, self.ending = name, where, ending
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, RlsdkError):
-            return
-        raise_stop(error)
-        raise EnvironmentFault(f"{self.name} {raised(error, self.where)}{self.ending(error)}") from error
 
 
 def number(value: object) -> float:
@@ -278,9 +259,6 @@ def call_of(environment: Environment, name: str, args: Sequence[object], kwargs:
         raise EnvironmentFault(f"{name!r} of environment {named(environment)} is not a method but {shown(method)}")
     try:
         answer: object = method(*args, **kwargs)
-    except RlsdkError:
-        raise
     except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(f"environment {named(environment)} {raised(error, name)}") from error
+        raise_fault(error, f"environment {named(environment)}", name)
     return answer

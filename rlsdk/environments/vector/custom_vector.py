@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlsdk import spaces
-from rlsdk.environments.adapters.checks import Indices, UserCode
+from rlsdk.environments.adapters.checks import Indices
 from rlsdk.environments.adapters.observations import to_space
 from rlsdk.environments.states import read_state
 from rlsdk.environments.vector.connected import (
@@ -25,7 +25,7 @@ from rlsdk.environments.vector.connected import (
     resets_of,
     seed_spaces,
 )
-from rlsdk.errors import EnvironmentFault, SettingsError, shown
+from rlsdk.errors import EnvironmentFault, SettingsError, raise_fault, shown
 from rlsdk.interfaces import Collector, State, VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import choose_device
@@ -169,8 +169,10 @@ class CustomVectorEnv(SteppedVector):
 
     def _ask(self, call: Callable[[], object], kind: type[ResultT], what: str) -> ResultT:
         """The result of `call`, which calls the object. Raises EnvironmentFault for its errors, and if it is no `kind`."""
-        with UserCode(f"environment {self.name!r}", what):
+        try:
             given = call()
+        except BaseException as error:
+            raise_fault(error, f"environment {self.name!r}", what)
         if not isinstance(given, kind):
             raise EnvironmentFault(
                 f"environment {self.name!r}: {what} gave {shown(given)}, not a rlsdk.records.{kind.__name__}"
@@ -198,8 +200,7 @@ class CustomVectorEnv(SteppedVector):
         return super().map(work, items) if env is None else env.map(work, items)
 
     def close(self) -> None:
-        with UserCode(f"environment {self.name!r}", "close"):
-            self.env.close()
+        self._ask(self.env.close, object, "close")
 
 
 def _device(env: VectorEnv) -> str:

@@ -17,7 +17,6 @@ from rlsdk.environments.adapters.checks import (
     STEP,
     Environment,
     Indices,
-    UserCode,
     call_of,
     hint_for,
     name_of,
@@ -29,7 +28,7 @@ from rlsdk.environments.adapters.observations import ObservationBatcher, Tensors
 from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.vector.connected import SPACES_OF_VECTORS, Options, SteppedVector, fingerprint, seed_spaces
 from rlsdk.environments.vector.faults import LATE, Faults, InfoEntries
-from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, shown
+from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, raise_fault, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 from rlsdk.tree import map_tensors
@@ -193,8 +192,10 @@ class NativeVectorEnv(SteppedVector):
 
     def _ask(self, call: Callable[[], ResultT]) -> ResultT:
         """The result of `call`, a function that calls the environment. Errors become an EnvironmentFault with its name."""
-        with UserCode(f"environment {self.name!r}", ending=hint_for):
+        try:
             return call()
+        except BaseException as error:
+            raise_fault(error, f"environment {self.name!r}", ending=hint_for(error))
 
     def _mask(self, infos: Mapping[str, object], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:
         """The masks [B, A] in `infos`.

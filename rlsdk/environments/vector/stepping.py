@@ -18,7 +18,6 @@ from rlsdk.environments.adapters.checks import (
     USUAL,
     Environment,
     Indices,
-    UserCode,
     call_of,
     chosen,
     hint_for,
@@ -50,7 +49,7 @@ from rlsdk.environments.vector.connected import (
     seed_spaces,
 )
 from rlsdk.environments.vector.faults import EVERYWHERE, LATE, Faults, InfoEntries, StepResult
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, fitting, raise_stop, raised, shown
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, fitting, raise_fault, raise_stop, raised, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 
@@ -397,8 +396,10 @@ class EnvironmentGroup:
 
         Errors of the work become an EnvironmentFault with the environment's name.
         """
-        with UserCode(f"environment {self.name!r}", ending=hint_for):
+        try:
             return work(self.environments, items)
+        except BaseException as error:
+            raise_fault(error, f"environment {self.name!r}", ending=hint_for(error))
 
     def close(self) -> None:
         """Close every environment, and then raise EnvironmentFault if the `close` of one of them raised an error."""

@@ -17,8 +17,8 @@ from gymnasium.vector.utils import CloudpickleWrapper
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments import SyncVectorEnv, UserCode
-from rlsdk.errors import EnvironmentFault
+from rlsdk.environments import SyncVectorEnv
+from rlsdk.errors import EnvironmentFault, raise_fault
 from rlsdk.records import Observation
 from rlsdk.spaces import Space, choices_of, dtype_of, map_leaves, shape_of
 from rlsdk_parallel.shared_memory import ALIGNMENT, Layout
@@ -76,8 +76,10 @@ class Assignment:
 
     def environments(self) -> SyncVectorEnv:
         """Make the environments, where they are stepped."""
-        with UserCode(f"environment {self.name!r}"):
+        try:
             made = [make() for make in self.makers()]
+        except BaseException as error:
+            raise_fault(error, f"environment {self.name!r}")
         return SyncVectorEnv(made, *self.spaces, name=self.name, numbers=self.rows if self.total > 1 else ())
 
     def arrays(self) -> StepArrays:

@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.environments import UserCode, to_space
-from rlsdk.errors import EnvironmentFault, SettingsError, shown
+from rlsdk.environments import to_space
+from rlsdk.errors import EnvironmentFault, SettingsError, raise_fault, shown
 from rlsdk.runtime import pip_install
 from rlsdk.spaces import Space, choices_of
 
@@ -50,15 +50,19 @@ def make_task(source: object, kwargs: Mapping[str, object], form: str) -> Task:
             f"an environment of several agents is {shown(source)}; give the name of a task, such as 'simple_spread_v3', or a"
             " function that makes a new environment at each call"
         )
-    with UserCode(f"task {name_of_source(source)!r} could not be made: it"):
+    try:
         made = make(**kwargs)
+    except BaseException as error:
+        raise_fault(error, f"task {name_of_source(source)!r} could not be made: it")
     return _converted(made, source, form)
 
 
 def called(call: Callable[[], object], where: str, what: str) -> Any:
     """The result of a function that calls a task. Its errors become an EnvironmentFault; `where` begins the message."""
-    with UserCode(where, what):
+    try:
         return call()
+    except BaseException as error:
+        raise_fault(error, where, what)
 
 
 def name_of_source(source: object) -> str:
