@@ -51,8 +51,8 @@ from rlsdk.sinks.sink import Scalar
 from rlsdk.training.train import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
-REPEATED = ("n_envs", "vectorization", *COLLECTING, "threads", "eval_every", "eval_episodes", "stop_at")
-REPEATED += ("checkpoint_every", "max_restores", "schedule_until", "exact_steps")
+ROUNDS = ("eval_every", "eval_episodes", "stop_at", "checkpoint_every", "max_restores", "schedule_until", "exact_steps")
+REPEATED = ("n_envs", "vectorization", *COLLECTING, "threads", *ROUNDS)
 """Options that may change the result of a run: the command that repeats it has them, unless they are the default."""
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
 """Options that have no meaning if the run only has a data set."""
