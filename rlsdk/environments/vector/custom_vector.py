@@ -168,7 +168,7 @@ class CustomVectorEnv(SteppedVector):
         return env
 
     def _ask(self, call: Callable[[], object], kind: type[ResultT], what: str) -> ResultT:
-        """The result of `call`, which calls the object. Raises EnvironmentFault for its errors, and if it is no `kind`."""
+        """The result of `call`, which calls the object. Raises EnvironmentFault for its errors and for other classes."""
         try:
             given = call()
         except BaseException as error:
