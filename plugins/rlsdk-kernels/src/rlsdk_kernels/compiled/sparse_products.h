@@ -57,27 +57,16 @@ INLINE void add_factors(const int V, const Product *p, Place at, uint64_t bits, 
     const float *left = p->left.start + at.row * p->left.row + at.inner * p->left.column;
     int64_t left_column = p->left.column, last = columns - (V - 1) * WIDTH, place = at.row * p->columns + at.column;
     float *result = p->result + place;
-    const float *before = at.inner ? result : p->bias ? p->bias + at.column : 0;
     floats sums[SPARSE_VECTORS];
-    for (int v = 0; v < V - 1; v++) sums[v] = before ? load(before + v * WIDTH) : all(0.0f);
-    sums[V - 1] = before ? load_first(before + (V - 1) * WIDTH, last) : all(0.0f);
+    start_row(V, at.inner ? result : p->bias ? p->bias + at.column : 0, last, sums);
     for (; bits; bits &= bits - 1) {
         int64_t k = __builtin_ctzll(bits);
         floats factor = all(left[k * left_column]);
         const float *row = panel + k * V * WIDTH;
         for (int v = 0; v < V; v++) sums[v] = fused(factor, load(row + v * WIDTH), sums[v]);
     }
-    if (complete && p->activation == RELU) {
-        if (p->outputs) {
-            const float *outputs = p->outputs + place;
-            for (int v = 0; v < V - 1; v++) sums[v] = derived(sums[v], load(outputs + v * WIDTH), RELU);
-            sums[V - 1] = derived(sums[V - 1], load_first(outputs + (V - 1) * WIDTH, last), RELU);
-        } else {
-            for (int v = 0; v < V; v++) sums[v] = activated(sums[v], RELU);
-        }
-    }
-    for (int v = 0; v < V - 1; v++) store(result + v * WIDTH, sums[v]);
-    store_first(result + (V - 1) * WIDTH, sums[V - 1], last);
+    if (complete) complete_row(V, p, at, last, sums);
+    store_row(V, result, last, sums);
     if (complete && p->activation == TANH) finish(p, at, 1, columns);
 }
 
