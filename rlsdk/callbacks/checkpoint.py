@@ -232,7 +232,7 @@ EARLIER = "earlier"
 def belongs(path: Path, agent: TrainedAgent) -> bool:
     """Whether an agent file was written by the training that `agent` now continues, at or before its current step.
 
-    A damaged file belongs to no training.
+    At step 0 that is an untrained agent of the same algorithm and seed. A damaged file belongs to no training.
     """
     with contextlib.suppress(ArtifactError):
         found = inspect(path, kind=AGENT_KIND)

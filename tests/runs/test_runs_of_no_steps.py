@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import rlsdk
+from rlsdk.callbacks import CheckpointCallback
 from rlsdk.runs import read_metric
 from rlsdk_testing.subject import differing, flat_state
 
@@ -89,6 +90,21 @@ def test_learn_of_no_steps_changes_nothing() -> None:
     before = flat_state(model)
     assert model.learn(0).num_timesteps == 0
     assert differing(before, flat_state(model)) == []
+
+
+def test_a_checkpoint_before_training_belongs_to_the_training(tmp_path: Path) -> None:
+    """One of another seed, or of a training that has learned, moves aside."""
+    small: Any = {"n_steps": 16, "batch_size": 16, "n_epochs": 1}
+    model, checkpoints = rlsdk.make("ppo", env="CartPole-v1", seed=0, **small), CheckpointCallback(16, tmp_path)
+    checkpoints.save(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.learn(16, callback=checkpoints)
+    assert {path.name for path in tmp_path.glob("*.rlsdk")} == {"step_000000000.rlsdk", "step_000000016.rlsdk"}
+    other = rlsdk.make("ppo", env="CartPole-v1", seed=1, **small)
+    with pytest.warns(UserWarning, match="moved to .*earlier_1"):
+        other.learn(16, callback=CheckpointCallback(16, tmp_path))
+    assert len(list((tmp_path / "earlier_1").glob("*.rlsdk"))) == 2
 
 
 @pytest.mark.full
