@@ -64,6 +64,8 @@ class Entry:
     """The environment, if it is not named as the task."""
     preset: str = ""
     vectorization: str = "sync"
+    own_steps: int = 0
+    """The environment steps of rlsdk; 0: those of the preset."""
     ours: bool = True
     """False: rlsdk solves the task sooner with another algorithm, and is not measured with this one."""
 
@@ -99,7 +101,7 @@ class Entry:
         known = preset(self.algorithm, self.preset_name)
         if known is None:
             raise SystemExit(f"{self.algorithm} has no preset {self.preset_name}")
-        own = {"steps": known.steps, "n_envs": known.n_envs, "settings": known.settings}
+        own = {"steps": self.own_steps or known.steps, "n_envs": known.n_envs, "settings": known.settings}
         return {**shared, "algorithm": self.algorithm, "vectorization": self.vectorization, **own}
 
 
