@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile -q
 export PYTHONDONTWRITEBYTECODE =
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
 
-.PHONY: install demo test test-rest test-repository test-all test-gpu test-slow test-site test-without-kernels test-oldest test-newest lint format docs bench image test-image test-conda wheels release zoo clean
+.PHONY: install demo test test-rest test-repository test-all test-clauses test-gpu test-slow test-site test-without-kernels test-oldest test-newest lint format docs bench image test-image test-conda wheels release zoo clean
 
 # without isolation, as each package would install hatchling anew otherwise
 $(VENV)/.demo: $(SOURCES)
@@ -66,7 +66,10 @@ test-rest: $(VENV)/.dev  ## the tests that take seconds, and the other rows of t
 test-repository: $(VENV)/.dev  ## pages, words, public names and the shape of the code
 	$(PYTEST) tests/repository
 
-test-all: lint test test-rest  ## everything that CI runs
+test-all: lint test test-rest  ## everything that a change must pass
+
+test-clauses: $(VENV)/.dev  ## of the contract, the long clauses, for every algorithm
+	$(PYTEST) -m slow $(wildcard plugins/*/tests/test_contract.py contrib_algos/*/tests/test_contract.py)
 
 test-gpu: $(VENV)/.dev  ## tests that need a GPU; all others hide it
 	RLSDK_TEST_GPU=1 $(BIN)/python -m pytest -n 4 -q tests/kernels/test_gpu.py tests/peers/test_known_defects.py

@@ -5,7 +5,7 @@ A test function is marked by hand if it takes seconds. Here, two rules mark othe
 
 - Of a function with more than `ROWS` parametrizations, those with the highest checksums of their names are `full`.
 - Of the contract, the clauses `LONG` are `full`. The clauses `LONGEST` are `full` for the packages in `ALWAYS`, and `slow`
-  for the others.
+  for the others; `make test-clauses` runs these alone.
 """
 
 from __future__ import annotations
@@ -39,12 +39,7 @@ ROWS = 3
 """Parametrizations of one function that `make test` runs."""
 LONGEST = {
     "learns.bandit",
-    "learns.entropy",
-    "learns.known-values",
-    "learns.normalized",
-    "learns.scaled-rewards",
     "learns.sign-of-observation",
-    "learns.time-limit",
     "settings.as-declared",
     "settings.have-effect",
     "settings.live-take-over",
@@ -58,8 +53,12 @@ LONG = {
     "dose.schedules",
     "dose.weights",
     "formula.reference",
+    "learns.entropy",
     "learns.entropy-coefficient",
+    "learns.known-values",
     "learns.masked-choice",
+    "learns.scaled-rewards",
+    "learns.time-limit",
     "learns.two-state-chain",
     "plugin.claims-backed",
     "policy.action-in-space",
@@ -68,7 +67,7 @@ LONG = {
     "seeds.draws-are-fresh",
     "training.parameters-move",
 }
-"""Clauses that take more than 0.4 s on average."""
+"""Clauses that take more than 0.3 s of processor time on average."""
 
 settings.register_profile(
     "suite",

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NoReturn
 
 __all__ = [
     "ArtifactError",
@@ -33,6 +34,7 @@ __all__ = [
     "WorkError",
     "message_of",
     "one_line",
+    "raise_fault",
     "raise_stop",
     "raised",
     "require_file_name",
@@ -287,6 +289,17 @@ def raise_stop(error: BaseException) -> None:
     # a handler runs in the middle of any code, and its frame is below that code in the traceback
     if type(error) is KeyboardInterrupt or any(f.f_code in codes for f, _ in traceback.walk_tb(error.__traceback__)):
         raise error
+
+
+def raise_fault(error: BaseException, name: str, where: str = "", ending: str = "") -> NoReturn:
+    """Raise the EnvironmentFault for an error that code of a user raised: `name`, `raised(error, where)` and `ending`.
+
+    An error of rlsdk is raised as it is, and so is what asks this process to stop (`raise_stop`).
+    """
+    if isinstance(error, RlsdkError):
+        raise error
+    raise_stop(error)
+    raise EnvironmentFault(f"{name} {raised(error, where)}{ending}") from error
 
 
 OURS = Path(__file__).parent

@@ -232,13 +232,13 @@ EARLIER = "earlier"
 def belongs(path: Path, agent: TrainedAgent) -> bool:
     """Whether an agent file was written by the training that `agent` now continues, at or before its current step.
 
-    A training that begins at step 0 has written no file yet. A damaged file belongs to no training.
+    At step 0 that is an untrained agent of the same algorithm and seed. A damaged file belongs to no training.
     """
     with contextlib.suppress(ArtifactError):
-        found, steps = inspect(path, kind=AGENT_KIND), agent.num_timesteps
+        found = inspect(path, kind=AGENT_KIND)
         own = (found.get("algorithm"), found.get("seed")) == (agent.spec.id, agent.seed)
         written = found.get("num_timesteps")
-        return own and steps > 0 and isinstance(written, int) and written <= steps
+        return own and isinstance(written, int) and written <= agent.num_timesteps
     return False
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.completions import Algorithm, ExecutorName, complete_environment, complete_preset
+from rlsdk.cli.main import imports_of_command
 from rlsdk.cli.options import MOST_ENVS, MOST_EPISODES, MOST_SEED, EnvKwargs, TrustedFile, Wrappers
 from rlsdk.errors import SettingsError, one_line
 from rlsdk.registry.loading import extension, extensions, is_offered, load
@@ -47,8 +48,9 @@ def evaluate_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every episode.")] = False,
 ) -> None:
     """Evaluate a saved agent: run episodes and report the returns."""
-    from rlsdk.runs.directory import find_agent
-    from rlsdk.runs.stored_evaluation import EvaluationRequest, evaluate_stored
+    with imports_of_command():
+        from rlsdk.runs.directory import find_agent
+        from rlsdk.runs.stored_evaluation import EvaluationRequest, evaluate_stored
 
     env = changed_environment(env, env_kwargs, wrapper)
     agent = find_agent(file)
@@ -80,9 +82,10 @@ def inspect_file(
     if (other := _of_package(file)) is not None:
         typer.echo(_inspector(other)(other, as_json))
         return
-    from rlsdk.agent import inspect_file as manifest_of
-    from rlsdk.runs.directory import find_agent
-    from rlsdk.storage.archive import shapes_in, table_in
+    with imports_of_command():
+        from rlsdk.agent import inspect_file as manifest_of
+        from rlsdk.runs.directory import find_agent
+        from rlsdk.storage.archive import shapes_in, table_in
 
     document = manifest_of(find_agent(file))
     if as_json:

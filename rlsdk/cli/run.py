@@ -13,6 +13,7 @@ import attrs
 import typer
 
 from rlsdk.cli.completions import Algorithm
+from rlsdk.cli.main import imports_of_command
 from rlsdk.cli.options import EnvKwargs, Wrappers, with_request_options
 from rlsdk.errors import SettingsError
 from rlsdk.registry import AlgorithmSpec, find, load
@@ -77,15 +78,16 @@ def run_training(
     find(algorithm)  # first, because the imports below are slow
     env, resume = options["env"], options["resume"]
     _require_one_start(options, config=config is not None, no_preset=no_preset)
-    settings = settings_from(load(algorithm), assignments, dataset, config)
+    with imports_of_command():
+        settings = settings_from(load(algorithm), assignments, dataset, config)
+
+        from rlsdk.runs.directory import SEEDS
+        from rlsdk.runs.runner import run
     # Only if the file chooses it: what the user gives needs no trust.
     if config is not None and env is None and "env" not in parse_assignments(assignments or ()):
         _require_own_environment(settings, config, trust=options["trust"])
     options["env"] = _environment(env, settings, env_kwargs, wrapper, resume=resume)
     settings |= {name: value for name, value in (("seed", seed), ("device", device)) if value is not None}
-
-    from rlsdk.runs.directory import SEEDS
-    from rlsdk.runs.runner import run
 
     options["sinks"] = tuple(options["sinks"] or ()) or None
     if options["executor"] is None and options["collectors"] is not None:
@@ -184,7 +186,7 @@ def _report(result: RunResult, algorithm: str) -> dict[str, object]:
             f"return {score.mean:.2f} +- {score.std:.2f} over {counted(len(score.returns), 'deterministic episode')}"
         )
     print_line(f"{result.env_steps:,} {result.unit} in {result.seconds:.0f} s; {reached}")
-    print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")
+    print_line(f"files: {folder}/ (final.rlsdk, {'metrics.csv, ' if result.env_steps else ''}config.toml, ...)")
     mean, std = (None, None) if score is None else (score.mean, score.std)
     return {"seed": result.seed, "folder": str(folder), "mean": mean, "std": std, "error": None}
 

@@ -34,6 +34,7 @@ from rlsdk.errors import (
     RlsdkError,
     SettingsError,
     message_of,
+    raise_fault,
     raise_stop,
     raised,
     shown,
@@ -122,13 +123,10 @@ def make_together(name: str, env: EnvSource, n_envs: int, kwargs: dict[str, Any]
     try:
         make: Callable[..., object] = _native if name == NATIVE else extension("vectorizers", name)
         vector = connect(make(env, n_envs, **kwargs))
-    except RlsdkError:
-        raise
     except BaseException as error:
-        # code of the package or of the environment may raise any error
-        raise_stop(error)
-        what = f"environment {env!r} could not be made:" if name == NATIVE else f"vectorization={name!r} raised"
-        raise EnvironmentFault(f"{what} {raised(error).removeprefix('raised ')}") from error
+        raise_fault(
+            error, f"environment {env!r} could not be made: it" if name == NATIVE else f"vectorization={name!r}"
+        )
     # an environment of several agents has a row for each of them
     if vector.num_envs % n_envs:
         raise EnvironmentFault(f"vectorization={name!r} made {vector.num_envs} environments, not {n_envs}")

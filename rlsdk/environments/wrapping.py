@@ -17,8 +17,8 @@ from rlsdk.errors import (
     SettingsError,
     UsageError,
     message_of,
+    raise_fault,
     raise_stop,
-    raised,
     shown,
     suggest,
 )
@@ -85,14 +85,10 @@ def wrapped(wrapper: Wrapper, environment: object) -> gymnasium.Env[object, obje
     name = getattr(bare, "__name__", None) or shown(wrapper)
     try:
         made = wrapper(environment)
-    except RlsdkError:
-        raise
     except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(
-            f"wrapper {name} {raised(error)}; a wrapper is called with the environment and the arguments in its name, as in"
-            f" {name}(ARGUMENT=VALUE), or those of functools.partial({name}, ...)"
-        ) from error
+        advice = "; a wrapper is called with the environment and the arguments in its name, as in"
+        advice += f" {name}(ARGUMENT=VALUE), or those of functools.partial({name}, ...)"
+        raise_fault(error, f"wrapper {name}", ending=advice)
     if not isinstance(made, gymnasium.Env):
         raise EnvironmentFault(
             f"wrapper {name} gave {shown(made)}, not a gymnasium.Env; return the wrapped environment"

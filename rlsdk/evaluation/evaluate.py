@@ -100,6 +100,8 @@ def run_episodes(
 
 def _connect_checked(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> ConnectedEnv:
     """The environments of an evaluation. They are checked: they fit the agent, and no running training uses them."""
+    if isinstance(agent, type) or not hasattr(agent, "session"):
+        raise SettingsError(f"an evaluation needs an agent, got {shown(agent)}; pass the model itself")
     envs = connect(env)
     # The evaluation resets these environments, so the agent cannot continue the episodes that run in them.
     if _have_common_environment(envs, without_guard(agent.env)):
@@ -186,8 +188,6 @@ def evaluate_policy(  # noqa: PLR0913  # the signature of stable-baselines3
         SettingsError: the mean return is below the threshold, or an argument is invalid.
         UnsupportedSpaceError, UsageError, MaskError: see `run_episodes`.
     """
-    if not hasattr(model, "session"):
-        raise SettingsError(f"evaluate_policy needs an agent, got a {type(model).__name__}; pass the model itself")
     envs = connect(env)
     if render:
         require_display(envs)

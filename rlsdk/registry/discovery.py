@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -111,7 +112,7 @@ def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
         return own
     wanted = {name.strip() for name in switch.split(",") if name.strip()}
     installed = [look(found) for found in entries() if not wanted or found.id in wanted]
-    return tuple(sorted((*installed, *own), key=lambda p: p.qualified_id))
+    return tuple(sorted((*installed, *own), key=attrgetter("qualified_id")))
 
 
 @cache

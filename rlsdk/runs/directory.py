@@ -508,26 +508,24 @@ def _is_inside(place: object, folder: Path) -> bool:
 
 
 def find_agent(path: Path) -> Path:
-    """Return the agent file at `path`, which may be given without its suffix.
+    """Return the agent file at `path`. For a run directory, return the best agent, the final one or the newest checkpoint.
 
-    For a run directory, return the best agent, else the final agent, else the newest checkpoint.
+    If there is no such file or agent, `path` is taken for the name of a file without its suffix.
 
     Raises:
         SettingsError: nothing has this name, or it is a folder without an agent.
     """
-    named = next((file for suffix in ("", ".rlsdk", ".zip") if (file := Path(f"{path}{suffix}")).is_file()), None)
-    if named is not None:
-        return named
+    checkpoints = sorted((path / "checkpoints").glob("step_*.rlsdk"), reverse=True)
+    inside = (path / "best.rlsdk", path / "final.rlsdk", *checkpoints)
+    for file in (path, *inside, Path(f"{path}.rlsdk"), Path(f"{path}.zip")):
+        if file.is_file():
+            return file
     if not path.exists():
         raise SettingsError(
             f"there is no file or folder {path}; name an agent file, or a directory that `rlsdk run` wrote"
         )
     if not path.is_dir():  # a pipe or a device: reading it raises an error later
         return path
-    checkpoints = sorted((path / "checkpoints").glob("step_*.rlsdk"), reverse=True)
-    for file in (path / "best.rlsdk", path / "final.rlsdk", *checkpoints):
-        if file.is_file():
-            return file
     below = sorted(inner.parent for inner in path.glob("*/final.rlsdk"))
     hint = f"name one of its runs, such as {below[0]}" if below else "name an agent file, or a run directory"
     raise SettingsError(f"{path} is a folder that holds no agent itself; {hint}")

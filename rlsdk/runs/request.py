@@ -70,7 +70,7 @@ class RunRecord:
     """The environment id; None if the run only has a data set."""
     dataset: str | None = None
     """The name of the data set that the algorithm learns from."""
-    steps: int = attrs.field(validator=COUNT)
+    steps: int = attrs.field(validator=FROM_ZERO)
     n_envs: int = attrs.field(validator=ENVS)
     eval_every: int = attrs.field(validator=FROM_ZERO)
     checkpoint_every: int = attrs.field(validator=COUNT)
@@ -155,9 +155,9 @@ class RunRequest:
     use_preset: bool = True
     """Whether to start from the plugin's tuned settings for the environment, if it has some."""
     steps: int | None = option(
-        "Total number of environment steps, or of updates if the agent learns only from a data set (default: the"
-        " preset's).",
-        COUNT,
+        "Total number of environment steps, or of updates if the agent learns only from a data set; 0 = an untrained agent"
+        " (default: the preset's).",
+        FROM_ZERO,
         steps=True,
     )
     policy_from: Path | None = option("Start with the policy of this agent file or run directory.", name="--from")

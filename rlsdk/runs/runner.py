@@ -51,6 +51,9 @@ from rlsdk.sinks.sink import Scalar
 from rlsdk.training.train import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
+ROUNDS = ("eval_every", "eval_episodes", "stop_at", "checkpoint_every", "max_restores", "schedule_until", "exact_steps")
+REPEATED = ("n_envs", "vectorization", *COLLECTING, "threads", *ROUNDS)
+"""Options that may change the result of a run: the command that repeats it has them, unless they are the default."""
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
 """Options that have no meaning if the run only has a data set."""
 
@@ -364,7 +367,7 @@ def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict
     explicit = request.explicit()
     if env is None and (playing := [name for name in NEED_ENVIRONMENT if explicit.get(name)]):
         raise SettingsError(f"--{playing[0].replace('_', '-')} needs an environment: add --env ID, or leave it out")
-    steps: int | None = explicit.get("steps") or (known.steps if known else None)
+    steps: int | None = explicit.get("steps", known.steps if known else None)
     if steps is None:
         raise SettingsError("the number of steps is missing: add --steps N, for example --steps 10_000")
     rounds = {"eval_every": 0 if env is None else max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
@@ -380,9 +383,9 @@ def _whole_rounds(options: Mapping[str, Any], request: RunRequest, round_steps: 
 def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:
     trust = " --trust" if record.env is not None and refusal(record.env) is not None else ""
     more = "" if record.dataset is None else " --dataset FILE"
-    more += "" if record.env is None else f" --n-envs {record.n_envs} --vectorization {record.vectorization}"
-    more += "" if record.schedule_until is None else f" --schedule-until {record.schedule_until}"
-    more += " --exact-steps" if record.exact_steps else ""
+    known = attrs.fields_dict(RunRecord)
+    chosen = {name: getattr(record, name) for name in REPEATED if getattr(record, name) != known[name].default}
+    more += "".join(f" --{name.replace('_', '-')}{f' {value}' * (value is not True)}" for name, value in chosen.items())
     more += "" if record.policy_from is None else f" --from {shlex.quote(record.policy_from)}"
     repeat = f"rlsdk run {record.algorithm} --config {directory.config.name} --steps {record.steps}{more}{trust}"
     header = f"{record.algorithm} on {record.place}, {record.steps} steps\nrepeat: {repeat}"

@@ -209,9 +209,9 @@ HUGE = str(10**23)
         (["run", "tqcc", "--env", "Pendulum-v1", "--steps", "10"], "did you mean 'tqc'"),
         (["run", "tqc", "--steps", "10"], "add --env ID"),
         (["run", "tqc", "--env", "Pendulum-v1", "--no-preset"], "add --steps N"),
-        (["run", "tqc", "--env", "Pendulum-v1", "--steps", "0"], "positive whole number"),
-        (["run", "tqc", "--env", "Pendulum-v1", "--steps", "-3"], "positive whole number"),
-        (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1.5"], "positive whole number"),
+        (["run", "tqc", "--env", "Pendulum-v1", "--steps", "-3"], "whole number of at least 0"),
+        (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1.5"], "whole number of at least 0"),
+        (["run", "tqc", "--env", "Pendulum-v1", "--checkpoint-every", "0"], "positive whole number"),
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1e30"], "up to 2**53, such as 100000 or 1e5"),
         *(
             ([*command, option, HUGE], words)

@@ -70,6 +70,19 @@ def test_a_file_beside_a_folder_of_its_name_is_meant(tmp_path: Path) -> None:
     assert find_agent(tmp_path / "agent") == tmp_path / "agent.rlsdk"
 
 
+def test_a_run_beside_a_file_of_its_name_is_meant(tmp_path: Path) -> None:
+    run, beside = tmp_path / "b", tmp_path / "b.rlsdk"
+    run.mkdir()
+    for file in (beside, tmp_path / "b.zip", run / "final.rlsdk"):
+        file.touch()
+    assert find_agent(run) == run / "final.rlsdk"
+    assert find_agent(beside) == beside
+    (run / "final.rlsdk").unlink()
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "step_000000008.rlsdk").touch()
+    assert find_agent(run) == run / "checkpoints" / "step_000000008.rlsdk"
+
+
 def test_an_algorithm_as_json(cli: Any) -> None:
     code, out, _ = cli("info", "ppo", "--json")
     table = json.loads(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,44 @@ def test_the_repeated_command_steps_environments_in_the_same_way(cli: Any, tmp_p
     lines = (tmp_path / "once" / "config.toml").read_text().splitlines()
     repeat = next(line for line in lines if line.startswith("# repeat: "))
     assert "--vectorization native" in repeat
+
+
+CHOSEN = {
+    "--collectors": "2",
+    "--executor": "in-process",
+    "--max-lag": "1",
+    "--threads": "2",
+    "--eval-every": "64",
+    "--eval-episodes": "1",
+    "--stop-at": "-10.0",
+    "--checkpoint-every": "96",
+    "--max-restores": "2",
+    "--schedule-until": "500",
+}
+"""Each option that may change the result of a run -> a value other than its default."""
+
+
+def test_the_repeated_command_has_the_options_that_change_the_result(cli: Any, tmp_path: Path) -> None:
+    options = [word for pair in CHOSEN.items() for word in pair]
+    once = tmp_path / "once"
+    short = [*SHORT[:-2], "--no-preset", "--n-envs", "2", "--set", "n_steps=16"]
+    code, _, error = cli("run", "ppo", *short, *options, "--exact-steps", "--out", str(once))
+    assert code == 0, error
+    lines = (once / "config.toml").read_text().splitlines()
+    words = shlex.split(next(line for line in lines if line.startswith("# repeat: ")).removeprefix("# repeat: "))
+    assert {name: words[words.index(name) + 1] for name in CHOSEN} == CHOSEN
+    assert words[0] == "rlsdk"
+    assert "--exact-steps" in words
+    words[words.index("config.toml")] = str(once / "config.toml")
+    code, _, error = cli(*words[1:], "--out", str(tmp_path / "again"))
+    assert code == 0, error
+    one, two = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("once", "again"))
+    assert {name for name in one if one[name] != two[name]} <= {"seconds"}
+
+
+def test_a_repeated_command_is_short_where_nothing_was_chosen(cli: Any, folder: Path) -> None:
+    line = next(line for line in (folder / "config.toml").read_text().splitlines() if line.startswith("# repeat: "))
+    assert not [name for name in (*CHOSEN, "--exact-steps") if name in line and not name.startswith(("--eval", "--ch"))]
 
 
 @pytest.mark.full

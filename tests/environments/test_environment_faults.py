@@ -19,7 +19,15 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import connect, make_vec_env, to_space
-from rlsdk.errors import EnvironmentFault, MaskError, RlsdkError, SettingsError, UnsupportedSpaceError
+from rlsdk.errors import (
+    EnvironmentFault,
+    MaskError,
+    RlsdkError,
+    SettingsError,
+    UnsupportedSpaceError,
+    UsageError,
+    raise_fault,
+)
 from rlsdk_envs import ActionMasker, MaskVelocity, Monitor, TimeFeature, check_env, registration, toy
 from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 
@@ -572,3 +580,31 @@ def test_handlers_of_signals_end_the_program_in_an_environment_too() -> None:
             rlsdk.make("trpo", env=Ending(KeyboardInterrupt, "step"), n_steps=64, seed=0).learn(64)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit("no"), StopIteration("no"), GeneratorExit("no")])
+def test_errors_of_users_become_faults(error: BaseException) -> None:
+    words = rf"^environment 'Mine' raised {type(error).__name__} in step\(1\): no; see no$"
+    with pytest.raises(EnvironmentFault, match=words) as caught:
+        raise_fault(error, "environment 'Mine'", "step(1)", "; see no")
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [UsageError("call reset"), KeyboardInterrupt()])
+def test_errors_of_rlsdk_and_the_stop_of_a_process_stay_what_they_are(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        raise_fault(error, "environment 'Mine'")
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "native"])
+def test_an_error_of_rlsdk_in_a_step_is_not_renamed(vectorization: str) -> None:
+    class Refusing(ChainEnv):
+        def step(self, action: Any) -> Any:
+            raise UsageError("call reset first")
+
+    one = [lambda: Refusing(4)]
+    env = connect(gymnasium.vector.SyncVectorEnv(one)) if vectorization == "native" else make_vec_env(one)
+    env.reset(0)
+    with pytest.raises(UsageError, match=r"^call reset first$"):
+        env.step(torch.zeros(1, dtype=torch.long))

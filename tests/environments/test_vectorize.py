@@ -65,7 +65,9 @@ def test_native_vector_environments() -> None:
         make_vec_env("Pendulum-v1", 2, vectorization="native")
     with pytest.raises(SettingsError, match="gymnasium id"):
         make_vec_env(ChainEnv, 2, vectorization="native")
-    with pytest.raises(EnvironmentFault, match=r"'CartPole-v1' could not be made: TypeError: .*no_such_argument"):
+    with pytest.raises(
+        EnvironmentFault, match=r"'CartPole-v1' could not be made: it raised TypeError: .*no_such_argument"
+    ):
         make_vec_env("CartPole-v1", 2, vectorization="native", env_kwargs={"no_such_argument": 1})
 
 

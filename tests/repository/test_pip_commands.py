@@ -287,6 +287,28 @@ def test_pages_are_read_as_they_are_written() -> None:
             named_by([wrong])
 
 
+LEFT_OUT = {
+    "rlsdk-jax": {"jax", "gymnax", "brax"},  # 395 MB, and older versions of gymnasium
+    "rlsdk-interchange": {"human"},  # pygame replaces files of pygame-ce, which rlsdk-pettingzoo needs
+    "rlsdk-pettingzoo": {"butterfly"},  # the same
+    "rlsdk-testing": {"capabilities"},  # only for authors
+    "rlsdk-zoo": {"make"},  # only for the authors of its files
+}
+"""The extras that `rlsdk[all]` does not install, and why."""
+
+
+def test_the_extra_all_has_the_extras_of_every_package() -> None:
+    extras = PROJECTS["rlsdk"][1]["optional-dependencies"]
+    named = named_by(extras["all"])
+    for extra in named["rlsdk"]:
+        for name, more in named_by(extras[extra]).items():
+            named[name] = named.get(name, set()) | more
+    for name, (_, project) in PROJECTS.items():
+        if name != "rlsdk" and "optional-dependencies" in project:
+            missing = set(project["optional-dependencies"]) - named[name]
+            assert missing == LEFT_OUT.get(name, set()), name
+
+
 def test_messages_name_packages_and_extras_that_there_are() -> None:
     found = 0
     for path in [path for place in PLACES for folder in ROOT.glob(place) for path in folder.rglob("*.py")]:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk_crossq import CrossQ
 from rlsdk_crossq.config import CrossQPolicyConfig
 from rlsdk_crossq.layers import BatchRenorm, batch_statistics
-from rlsdk_envs import FakeImageEnv, SimpleMultiObsEnv
+from rlsdk_envs import FakeImageEnv, SimpleMultiObsEnv, TableEnv
 from rlsdk_interchange import export, import_sb3
 
 SMALL: dict[str, Any] = {"seed": 0, "buffer_size": 200, "learning_starts": 10, "batch_size": 8}
@@ -93,6 +94,46 @@ def test_a_constant_feature_has_finite_gradients_after_the_warm_up() -> None:
         layer(x).square().sum().backward()
     assert x.grad is not None
     assert bool(x.grad.isfinite().all())
+
+
+def test_a_constant_feature_passes_no_gradient_and_the_others_pass_that_of_the_formula() -> None:
+    layer = BatchRenorm((3,), CrossQPolicyConfig())
+    generator = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(16, 3, generator=generator), torch.randn(16, 3, generator=generator)
+    x[:, 1] = 0.7
+    x.requires_grad_()
+    with batch_statistics(layer):
+        (layer(x) * weight).sum().backward()
+    exact = x.detach().double().requires_grad_()
+    centered = exact - exact.mean(0)
+    (centered / (exact.var(0) + layer.eps).sqrt() * weight).sum().backward()
+    assert x.grad is not None
+    assert exact.grad is not None
+    torch.testing.assert_close(x.grad[:, [0, 2]].double(), exact.grad[:, [0, 2]], atol=1e-5, rtol=1e-5)
+    assert not x.grad[:, 1].any()
+    # the bias moves all rows alike, so it still learns
+    torch.testing.assert_close(layer.bias.grad, weight.sum(0))
+
+
+@pytest.mark.parametrize("shown", [1.0, -0.3])
+def test_where_the_observation_is_constant_the_agent_plays_the_policy_that_it_trains(shown: float) -> None:
+    networks = {"net_arch": [16, 16], "batch_norm_momentum": 0.2}
+    env = TableEnv(
+        observations=np.full((2, 1), shown, np.float32), action_space=spaces.Box(-1.0, 1.0, (1,), np.float32)
+    )
+    settings = SMALL | {"batch_size": 32, "learning_rate": 1e-2, "policy_delay": 1, "ent_coef": 10.0}
+    model = CrossQ("MlpPolicy", env, **settings, policy_kwargs=networks).learn(150)
+    actor, seen = model.actor, torch.full((32, 1), shown)
+    before = [each.clone() for each in actor.parameters()]
+    played = actor.mean(actor.body(seen))
+    with batch_statistics(actor):
+        trained = actor.mean(actor.body(seen))
+    torch.testing.assert_close(played, trained, atol=0.01, rtol=0.0)
+    model.train(1)
+    moved = [not torch.equal(one, two) for one, two in zip(before, actor.parameters(), strict=True)]
+    names = {name.partition(".")[0] for (name, _), each in zip(actor.named_parameters(), moved, strict=True) if each}
+    assert names == {"body", "mean", "log_std"}
+    assert moved.count(True) == 5, "the last bias of the body, and two layers"
 
 
 def test_one_row_is_refused() -> None:

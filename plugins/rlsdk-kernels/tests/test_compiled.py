@@ -106,6 +106,30 @@ def test_dense_layers(variant: str) -> None:
     check()
 
 
+@in_one_test
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+@pytest.mark.parametrize("rows", [1, 5, 8, 70])
+@pytest.mark.parametrize("widths", [[3, 1, 2], [17, 23, 1], [5, 40, 300], [300, 45, 530]])
+def test_activations_are_those_of_complete_sums(widths: list[int], rows: int, activation: type[nn.Module]) -> None:
+    """A network computes the same numbers as its layers alone, with activations and derivatives between them.
+
+    Activations are applied while sums are in registers. Sums of more than 256 products are complete after several blocks only.
+    """
+    torch.manual_seed(0)
+    first, between, last = layers(widths, activation)
+    whole, below, above = (CompiledDense(part) for part in ([first, between, last], [first, between], [last]))
+    x, grad = torch.randn(rows, widths[0]), torch.randn(rows, widths[2])
+    outputs, trace = whole.forward(x)
+    hidden, lower = below.forward(x)
+    final, upper = above.forward(hidden)
+    assert torch.equal(outputs, final)
+    sums = CompiledDense([first]).forward(x)[0]
+    assert activation is nn.Tanh or torch.equal(hidden, sums.relu())
+    found = whole.input_grad(trace, grad)
+    assert torch.equal(found, below.input_grad(lower, above.input_grad(upper, grad)))
+
+
 def test_many_rows_are_evaluated_in_blocks() -> None:
     modules = layers([3, 20, 2], nn.Tanh)
     x = torch.randn(5000, 3)

@@ -220,6 +220,9 @@ def test_bad_requests_for_videos(tmp_path: Path) -> None:
         record_video(agent, "MountainCarContinuous-v0", tmp_path / "video.gif")
     with pytest.raises(EnvironmentFault, match=r"rgb_array|could not be made"):
         record_video(agent, "rlsdk/ChainEnv-v0", tmp_path / "video.gif")
+    for other in ("agent.rlsdk", None, TQC):
+        with pytest.raises(SettingsError, match="a video needs an agent, got"):
+            record_video(other, "Pendulum-v1", tmp_path / "video.gif")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
 

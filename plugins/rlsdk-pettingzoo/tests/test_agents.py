@@ -287,6 +287,8 @@ def test_evaluation_per_role() -> None:
     assert set(found["sheep"].lengths) <= {2, 3}
     with pytest.raises(SettingsError, match="has no rows of agents"):
         evaluate_roles(model, "CartPole-v1")
+    with pytest.raises(SettingsError, match="an evaluation needs an agent, got 'hi'"):
+        evaluate_roles("hi", made())
     with pytest.raises(SettingsError, match="must be 'role' or 'agent'"):
         evaluate_roles(model, made(), by="color")
     for episodes in (0, 1.5, True, "3"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import rlsdk
@@ -21,7 +22,7 @@ from pettingzoo import AECEnv
 from pettingzoo.utils.agent_selector import AgentSelector
 
 from rlsdk_pettingzoo import make_role_env
-from tests.scripted_tasks import TRUNCATED, Life, Scripted
+from tests.scripted_tasks import TERMINATED, TRUNCATED, Life, Scripted
 
 PPO: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "seed": 0, "policy_kwargs": {"net_arch": [8]}}
 GOAL = 12
@@ -241,6 +242,32 @@ def test_an_error_of_the_task_is_named() -> None:
     with pytest.raises(EnvironmentFault, match=r"task 'CountUp' raised AssertionError in step\(2\)") as caught:
         play(env, [2, 1, 2, 2])
     assert "\n" not in str(caught.value)
+
+
+def test_an_agent_that_appears_in_turns_of_a_parallel_task_is_named() -> None:
+    script = [[Life(0, 1, TERMINATED), Life(4, 6, TRUNCATED)], [Life(0, 6, TRUNCATED)]]
+    env = make_role_env(lambda: Scripted(script), role="wolf_1")
+    words = r"agent 'sheep_0' appeared during an episode.*a row for each agent"
+    with pytest.raises(EnvironmentFault, match=words) as caught:
+        play(env, [0] * 7)
+    assert "\n" not in str(caught.value)
+    rows = make_vec_env(lambda: Scripted(script), vectorization="pettingzoo")  # what the message advises
+    rows.reset(0)
+    assert [int(rows.step(torch.zeros(2, dtype=torch.long)).valid.sum()) for _ in range(7)] == [2, 2, 1, 1, 2, 2, 2]
+
+
+class Forgetful(Scripted):
+    """A parallel task whose own table lacks an agent that is there."""
+
+    def step(self, actions: Any) -> Any:
+        return {}["sheep_0"]
+
+
+def test_a_key_that_a_task_itself_lacks_is_no_agent_that_appears() -> None:
+    env = make_role_env(lambda: Forgetful([[Life(0, 6, TRUNCATED)], [Life(0, 6, TRUNCATED)]]), role="wolf_1")
+    env.reset(seed=0)
+    with pytest.raises(EnvironmentFault, match="raised KeyError in step"):
+        env.step(0)
 
 
 def test_games_of_pettingzoo_have_ids() -> None:

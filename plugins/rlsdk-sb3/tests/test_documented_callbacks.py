@@ -265,6 +265,8 @@ def test_evaluation_calls_back_after_every_step(n_envs: int) -> None:
         evaluate_policy(on_policy(), env, 1, callback=lambda episode: None)
     with pytest.raises(SettingsError, match="needs an agent"):
         evaluate_policy(on_policy().policy, env, 1)
+    with pytest.raises(SettingsError, match="needs an agent, got"):
+        evaluate_policy(on_policy().policy, env, 1, callback=lambda seen, known: None)
 
 
 def test_evaluation_without_masks() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, raise_stop, raised, shown
+from rlsdk.errors import EnvironmentFault, SettingsError, message_of, raise_fault, raise_stop, raised, shown
 
 NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
 """Types of rewards that `float` converts correctly, so that they need no check, except for ints above `LARGEST_INT`."""
@@ -259,9 +259,6 @@ def call_of(environment: Environment, name: str, args: Sequence[object], kwargs:
         raise EnvironmentFault(f"{name!r} of environment {named(environment)} is not a method but {shown(method)}")
     try:
         answer: object = method(*args, **kwargs)
-    except RlsdkError:
-        raise
     except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(f"environment {named(environment)} {raised(error, name)}") from error
+        raise_fault(error, f"environment {named(environment)}", name)
     return answer

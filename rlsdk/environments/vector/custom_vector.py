@@ -25,7 +25,7 @@ from rlsdk.environments.vector.connected import (
     resets_of,
     seed_spaces,
 )
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown
+from rlsdk.errors import EnvironmentFault, SettingsError, raise_fault, shown
 from rlsdk.interfaces import Collector, State, VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import choose_device
@@ -167,19 +167,12 @@ class CustomVectorEnv(SteppedVector):
             no_separate(self.name, name)
         return env
 
-    def _call(self, call: Callable[[], ResultT], what: str) -> ResultT:
-        """The result of `call`, a function that calls the object. Its errors become an EnvironmentFault with its name."""
-        try:
-            return call()
-        except RlsdkError:
-            raise
-        except BaseException as error:
-            raise_stop(error)
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error, what)}") from error
-
     def _ask(self, call: Callable[[], object], kind: type[ResultT], what: str) -> ResultT:
-        """The result of `call`. Raises EnvironmentFault if it is not a record of the class `kind`."""
-        given = self._call(call, what)
+        """The result of `call`, which calls the object. Raises EnvironmentFault for its errors and for other classes."""
+        try:
+            given = call()
+        except BaseException as error:
+            raise_fault(error, f"environment {self.name!r}", what)
         if not isinstance(given, kind):
             raise EnvironmentFault(
                 f"environment {self.name!r}: {what} gave {shown(given)}, not a rlsdk.records.{kind.__name__}"
@@ -207,7 +200,7 @@ class CustomVectorEnv(SteppedVector):
         return super().map(work, items) if env is None else env.map(work, items)
 
     def close(self) -> None:
-        self._call(self.env.close, "close")
+        self._ask(self.env.close, object, "close")
 
 
 def _device(env: VectorEnv) -> str:

@@ -28,16 +28,7 @@ from rlsdk.environments.adapters.observations import ObservationBatcher, Tensors
 from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.vector.connected import SPACES_OF_VECTORS, Options, SteppedVector, fingerprint, seed_spaces
 from rlsdk.environments.vector.faults import LATE, Faults, InfoEntries
-from rlsdk.errors import (
-    ArtifactError,
-    EnvironmentFault,
-    MaskError,
-    ObservationError,
-    UsageError,
-    raise_stop,
-    raised,
-    shown,
-)
+from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, raise_fault, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 from rlsdk.tree import map_tensors
@@ -204,8 +195,7 @@ class NativeVectorEnv(SteppedVector):
         try:
             return call()
         except BaseException as error:
-            raise_stop(error)
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{hint_for(error)}") from error
+            raise_fault(error, f"environment {self.name!r}", ending=hint_for(error))
 
     def _mask(self, infos: Mapping[str, object], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:
         """The masks [B, A] in `infos`.

@@ -49,7 +49,7 @@ from rlsdk.environments.vector.connected import (
     seed_spaces,
 )
 from rlsdk.environments.vector.faults import EVERYWHERE, LATE, Faults, InfoEntries, StepResult
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, fitting, raise_stop, raised, shown
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, fitting, raise_fault, raise_stop, raised, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 
@@ -398,11 +398,8 @@ class EnvironmentGroup:
         """
         try:
             return work(self.environments, items)
-        except RlsdkError:
-            raise
         except BaseException as error:
-            raise_stop(error)
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{hint_for(error)}") from error
+            raise_fault(error, f"environment {self.name!r}", ending=hint_for(error))
 
     def close(self) -> None:
         """Close every environment, and then raise EnvironmentFault if the `close` of one of them raised an error."""

@@ -16,6 +16,8 @@ LARGEST_SCALE, LARGEST_SHIFT = 3.0, 5.0
 """Bounds of the correction r (from 1 / 3 to 3) and d (from -5 to 5), as in sb3-contrib."""
 LEAST = 1e-12
 """The root of a smaller variance is that of this number, because the root of 0 has no finite gradient."""
+ROUNDING = 1e-12
+"""A variance below this share of the squared mean is a rounding error of float32: the feature is constant over the batch."""
 
 
 class BatchRenorm(nn.Module):
@@ -51,6 +53,7 @@ class BatchRenorm(nn.Module):
         centered = x - mean.unsqueeze(-2)
         # by hand: torch.var_mean of this axis takes eight times as long. N - 1 in the denominator, as in sb3-contrib
         variance = centered.square().sum(-2) / (x.shape[-2] - 1)
+        centered, variance = _without_rounding(centered, mean, variance)
         if int(self.passes) <= self.warm_up:
             found = self._scaled(centered, variance)
         else:
@@ -74,6 +77,23 @@ class BatchRenorm(nn.Module):
         running = (self.variance + self.eps).sqrt()
         r = ((variance + self.eps).sqrt() / running).clamp(1.0 / LARGEST_SCALE, LARGEST_SCALE)
         return r, ((mean - self.mean) / running).clamp(-LARGEST_SHIFT, LARGEST_SHIFT)
+
+
+def _without_rounding(centered: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `centered` [.., N, F] and `variance` [.., F], with 0, and so without a gradient, where a feature is constant.
+
+    What layers before such a feature change in all rows alike is subtracted with the mean, so their exact gradient is 0. The
+    computed one is a sum of rounding errors. Adam divides it by its own size, and weights move at full speed without aim.
+    Running means follow later, and where the variance is 0, predictions divide that difference by the root of `eps`.
+    """
+    # inputs have no weights before them, and may have a large mean and a small deviation
+    if not centered.requires_grad:
+        return centered, variance
+    # a unit that is 0 in all rows is not meant: its activation passes no gradient either
+    constant = variance < ROUNDING * mean.square()
+    if not bool(constant.any()):
+        return centered, variance
+    return centered.masked_fill(constant.unsqueeze(-2), 0.0), variance.masked_fill(constant, 0.0)
 
 
 @contextmanager

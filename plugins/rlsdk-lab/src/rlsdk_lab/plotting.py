@@ -77,34 +77,38 @@ class PictureSettings:
 
 
 def plot_run(folder: Path, output: Path, title: str = "") -> bool:
-    """Draw training and evaluation returns of a run directory. Return False if matplotlib is not installed."""
+    """Draw training and evaluation returns of a run directory.
+
+    Return False if no curve has two points, so that matplotlib, a slow import, draws no empty axes, or if it is not installed.
+    """
+    if not (metrics := folder / "metrics.csv").exists():
+        return False
+    trained, (steps, means) = read_metric(metrics, TRAINING), read_metric(metrics, EVALUATION)
+    if max(len(trained[0]), len(steps)) < 2:
+        return False
     try:
         figure = new_figure()
     except SettingsError:
         return False
     (axes,) = figure.axes
-    metrics = folder / "metrics.csv"
-    if metrics.exists():
-        axes.plot(*read_metric(metrics, TRAINING), label="training, mean of recent episodes")
-        steps, means = read_metric(metrics, EVALUATION)
-        deviations = dict(zip(*read_metric(metrics, "eval/std_reward"), strict=True))
-        axes.errorbar(
-            steps,
-            means,
-            yerr=[abs(deviations.get(step, 0.0)) for step in steps],
-            fmt="o-",
-            capsize=3,
-            label="evaluation, mean and deviation over episodes",
-        )
+    axes.plot(*trained, label="training, mean of recent episodes")
+    deviations = dict(zip(*read_metric(metrics, "eval/std_reward"), strict=True))
+    axes.errorbar(
+        steps,
+        means,
+        yerr=[abs(deviations.get(step, 0.0)) for step in steps],
+        fmt="o-",
+        capsize=3,
+        label="evaluation, mean and deviation over episodes",
+    )
     axes.set(xlabel="environment steps", ylabel="return of an episode", title=environment_title(title))
-    if metrics.exists():
-        axes.legend(loc="lower right")
+    axes.legend(loc="lower right")
     save_figure(figure, output, f"Returns of training and evaluation episodes over environment steps. {title}")
     return True
 
 
 def plot_ended(folder: Path) -> None:
-    """Draw the curves of a run, or of the seeds of a sweep, that has just ended. Nothing is drawn without matplotlib.
+    """Draw the curves of a run, or of the seeds of a sweep, that has just ended. Nothing is drawn without matplotlib or curves.
 
     Raises:
         SettingsError: the numbers of the run cannot be drawn.

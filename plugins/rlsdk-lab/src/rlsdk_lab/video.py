@@ -6,20 +6,18 @@ import contextlib
 import os
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from rlsdk.agent import Agent
 from rlsdk.buffers import require_memory
 from rlsdk.environments import Waiting, make_vec_env
-from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
+from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, shown
 from rlsdk.runtime import pip_install
 from rlsdk_lab.record_command import has_screen
-
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
 
 SUFFIXES = (".mp4", ".gif")
 DEFAULT_FPS = 30
@@ -53,6 +51,8 @@ def record_video(
         raise SettingsError(f"a video must end in {' or '.join(SUFFIXES)}, not {target.suffix or target.name!r}")
     if episodes < 1:
         raise SettingsError(f"episodes = {episodes} must be a positive whole number")
+    if not isinstance(agent, Agent):
+        raise SettingsError(f"a video needs an agent, got {shown(agent)}; pass the model itself")
     imageio = _imageio(target.suffix)
     if not has_screen():
         # otherwise the library behind pygame prints an error about the missing screen

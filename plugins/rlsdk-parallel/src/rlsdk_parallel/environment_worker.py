@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.environments import SyncVectorEnv
-from rlsdk.errors import EnvironmentFault, RlsdkError, raise_stop, raised
+from rlsdk.errors import EnvironmentFault, raise_fault
 from rlsdk.records import Observation
 from rlsdk.spaces import Space, choices_of, dtype_of, map_leaves, shape_of
 from rlsdk_parallel.shared_memory import ALIGNMENT, Layout
@@ -78,11 +78,8 @@ class Assignment:
         """Make the environments, where they are stepped."""
         try:
             made = [make() for make in self.makers()]
-        except RlsdkError:
-            raise
         except BaseException as error:
-            raise_stop(error)
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}") from error
+            raise_fault(error, f"environment {self.name!r}")
         return SyncVectorEnv(made, *self.spaces, name=self.name, numbers=self.rows if self.total > 1 else ())
 
     def arrays(self) -> StepArrays:

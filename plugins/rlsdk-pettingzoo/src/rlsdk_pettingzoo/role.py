@@ -23,6 +23,7 @@ from rlsdk_pettingzoo.players import RANDOM, players_of
 from rlsdk_pettingzoo.rows import digest_of, observation_of
 from rlsdk_pettingzoo.tasks import (
     Task,
+    appeared_in_turns,
     called,
     checked_mask,
     choices_allowed,
@@ -148,7 +149,17 @@ class OneRole(gymnasium.Env[object, object]):
         return seen, float(reward), bool(terminated), bool(truncated), dict(info)
 
     def _ask(self, call: Any, what: str) -> Any:
-        return called(call, f"task {self.name!r}", what)
+        try:
+            return called(call, f"task {self.name!r}", what)
+        except EnvironmentFault as error:
+            agent = appeared_in_turns(self.task, error.__cause__)
+            if agent is None:
+                raise
+            raise EnvironmentFault(
+                f"task {self.name!r}: agent {agent!r} appeared during an episode, which turns that PettingZoo makes of a"
+                " parallel task cannot have; train a row for each agent (the vectorization 'pettingzoo'), or write the task"
+                " as an AECEnv"
+            ) from error.__cause__
 
     def render(self) -> Any:
         return self.task.render()

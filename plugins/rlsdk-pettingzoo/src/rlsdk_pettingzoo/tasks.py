@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.environments import to_space
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown
+from rlsdk.errors import EnvironmentFault, SettingsError, raise_fault, shown
 from rlsdk.runtime import pip_install
 from rlsdk.spaces import Space, choices_of
 
@@ -52,11 +52,8 @@ def make_task(source: object, kwargs: Mapping[str, object], form: str) -> Task:
         )
     try:
         made = make(**kwargs)
-    except RlsdkError:
-        raise
     except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(f"task {name_of_source(source)!r} could not be made: it {raised(error)}") from error
+        raise_fault(error, f"task {name_of_source(source)!r} could not be made: it")
     return _converted(made, source, form)
 
 
@@ -64,11 +61,8 @@ def called(call: Callable[[], object], where: str, what: str) -> Any:
     """The result of a function that calls a task. Its errors become an EnvironmentFault; `where` begins the message."""
     try:
         return call()
-    except RlsdkError:
-        raise
     except BaseException as error:
-        raise_stop(error)
-        raise EnvironmentFault(f"{where} {raised(error, what)}") from error
+        raise_fault(error, where, what)
 
 
 def name_of_source(source: object) -> str:
@@ -129,6 +123,19 @@ def _converted(made: Task, source: object, form: str) -> Task:
             f" step; train one role against others: the id 'pettingzoo-role/{name}', or rlsdk_pettingzoo.make_role_env"
         )
     return conversions.aec_to_parallel(made) if is_aec else made
+
+
+def appeared_in_turns(task: Task, error: BaseException | None) -> object:
+    """The agent that appeared in a parallel task whose conversion to turns raised `error`; None for other errors.
+
+    The conversion looks such an agent up in tables by agent that the task returned for the agents that had acted.
+    """
+    from pettingzoo import ParallelEnv
+
+    if not isinstance(error, KeyError) or not error.args or not isinstance(task.unwrapped, ParallelEnv):
+        return None
+    agent: object = error.args[0]
+    return agent if agent in list(task.agents) and agent not in task.terminations else None
 
 
 def role_of(agent: object) -> str:

@@ -28,9 +28,33 @@ typedef struct {
     int64_t row, column, inner;
 } Place;
 
+/* The V registers from which the sums of a row begin: `before`, or 0 if it is NULL. `last` numbers of the last one are in the
+ * matrix, here and below. */
+INLINE void start_row(const int V, const float *before, int64_t last, floats *sums) {
+    UNROLLED for (int v = 0; v < V - 1; v++) sums[v] = before ? load(before + v * WIDTH) : all(0.0f);
+    sums[V - 1] = before ? load_first(before + (V - 1) * WIDTH, last) : all(0.0f);
+}
+
+INLINE void store_row(const int V, float *result, int64_t last, const floats *sums) {
+    UNROLLED for (int v = 0; v < V - 1; v++) store(result + v * WIDTH, sums[v]);
+    store_first(result + (V - 1) * WIDTH, sums[V - 1], last);
+}
+
+/* Apply ReLU, or its derivative, to the V registers of a row after its last block has been added. tanh takes more registers than
+ * are free: `finish` applies it to what has been stored. */
+INLINE void complete_row(const int V, const Product *p, Place at, int64_t last, floats *sums) {
+    if (p->activation != RELU) return;
+    if (!p->outputs) {
+        UNROLLED for (int v = 0; v < V; v++) sums[v] = activated(sums[v], RELU);
+        return;
+    }
+    const float *outputs = p->outputs + at.row * p->columns + at.column;
+    UNROLLED for (int v = 0; v < V - 1; v++) sums[v] = derived(sums[v], load(outputs + v * WIDTH), RELU);
+    sums[V - 1] = derived(sums[V - 1], load_first(outputs + (V - 1) * WIDTH, last), RELU);
+}
+
 /* Apply the activation, or its derivative, to `rows` and `columns` of the result, after its last block has been added. */
 static void finish(const Product *p, Place at, int64_t rows, int64_t columns) {
-    if (p->activation == IDENTITY) return;
     for (int64_t place = at.row * p->columns + at.column; rows > 0; rows--, place += p->columns) {
         float *result = p->result + place;
         if (p->outputs) derive(result, p->outputs + place, columns, p->activation, result);

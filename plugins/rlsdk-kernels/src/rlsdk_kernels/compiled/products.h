@@ -9,48 +9,45 @@
 #define INNER_BLOCK 256
 #define ROW_BLOCK (16 * ROWS)
 
-/* Add a block to R rows and V registers of the result, of which `columns` numbers are in the matrix. */
-INLINE void tile(const int R, const int V, const Product *p, Place at, int64_t columns) {
+/* Add a block to R rows and V registers of the result, of which `columns` numbers are in the matrix. If they are `complete` then,
+ * apply the activation or its derivative. */
+INLINE void tile(const int R, const int V, const Product *p, Place at, int64_t columns, int complete) {
     const float *left = p->left.start + at.row * p->left.row, *right = p->right + at.column;
     float *result = p->result + at.row * p->columns + at.column;
     int64_t end = smaller(at.inner + INNER_BLOCK, p->inner), left_row = p->left.row, row_size = p->columns;
     int64_t right_row = padded(row_size), last = columns - (V - 1) * WIDTH; /* numbers in the last register */
     floats sums[ROWS][VECTORS];
-    for (int r = 0; r < R; r++) {
+    UNROLLED for (int r = 0; r < R; r++) {
         const float *before = at.inner ? result + r * row_size : p->bias ? p->bias + at.column : 0;
-        for (int v = 0; v < V - 1; v++) sums[r][v] = before ? load(before + v * WIDTH) : all(0.0f);
-        sums[r][V - 1] = before ? load_first(before + (V - 1) * WIDTH, last) : all(0.0f);
+        start_row(V, before, last, sums[r]);
     }
     for (int64_t k = at.inner; k < end; k++) {
         const float *factors = left + k * p->left.column;
         floats row[VECTORS];
-        for (int v = 0; v < V; v++) row[v] = load(right + k * right_row + v * WIDTH);
-        for (int r = 0; r < R; r++) {
+        UNROLLED for (int v = 0; v < V; v++) row[v] = load(right + k * right_row + v * WIDTH);
+        UNROLLED for (int r = 0; r < R; r++) {
             floats factor = all(factors[r * left_row]);
-            for (int v = 0; v < V; v++) sums[r][v] = fused(factor, row[v], sums[r][v]);
+            UNROLLED for (int v = 0; v < V; v++) sums[r][v] = fused(factor, row[v], sums[r][v]);
         }
     }
-    for (int r = 0; r < R; r++) {
-        for (int v = 0; v < V - 1; v++) store(result + r * row_size + v * WIDTH, sums[r][v]);
-        store_first(result + r * row_size + (V - 1) * WIDTH, sums[r][V - 1], last);
+    UNROLLED for (int r = 0; r < R; r++) {
+        if (complete) complete_row(V, p, (Place){at.row + r, at.column, 0}, last, sums[r]);
+        store_row(V, result + r * row_size, last, sums[r]);
     }
+    if (complete && p->activation == TANH) finish(p, at, R, columns);
 }
 
 #define TILES_OF(V)                                                                           \
     static void tiles_##V(const Product *p, Place at, int64_t rows, int64_t columns) {        \
         int whole = at.inner + INNER_BLOCK >= p->inner;                                       \
-        for (; rows >= ROWS; rows -= ROWS, at.row += ROWS) {                                  \
-            tile(ROWS, V, p, at, columns);                                                    \
-            if (whole) finish(p, at, ROWS, columns);                                          \
-        }                                                                                     \
+        for (; rows >= ROWS; rows -= ROWS, at.row += ROWS) tile(ROWS, V, p, at, columns, whole); \
         switch (rows) {                                                                       \
-            case 5: tile(5, V, p, at, columns); break;                                        \
-            case 4: tile(4, V, p, at, columns); break;                                        \
-            case 3: tile(3, V, p, at, columns); break;                                        \
-            case 2: tile(2, V, p, at, columns); break;                                        \
-            case 1: tile(1, V, p, at, columns); break;                                        \
+            case 5: tile(5, V, p, at, columns, whole); break;                                 \
+            case 4: tile(4, V, p, at, columns, whole); break;                                 \
+            case 3: tile(3, V, p, at, columns, whole); break;                                 \
+            case 2: tile(2, V, p, at, columns, whole); break;                                 \
+            case 1: tile(1, V, p, at, columns, whole); break;                                 \
         }                                                                                     \
-        if (whole) finish(p, at, rows, columns);                                              \
     }
 
 TILES_OF(1)

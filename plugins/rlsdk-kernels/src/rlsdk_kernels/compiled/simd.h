@@ -10,6 +10,12 @@
 
 #define API __attribute__((visibility("default")))
 #define INLINE static inline __attribute__((always_inline))
+/* Before a loop whose length is known: its registers are not stored between two passes. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
 
 #if defined(__AVX512F__)
 #define WIDTH 16 /* floats in a register */
@@ -31,10 +37,16 @@ typedef float unaligned __attribute__((vector_size(4 * WIDTH), aligned(4), may_a
 
 INLINE floats load(const float *from) { return *(const unaligned *)from; }
 INLINE void store(float *to, floats values) { *(unaligned *)to = values; }
+#if defined(__AVX2__) && !defined(__AVX512F__)
+INLINE __m256i first_lanes(int64_t count) { return (__m256i)((ints){0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)count); }
+#endif
+
 /* The first `count` floats, 1 to WIDTH; the others are not read, and 0. */
 INLINE floats load_first(const float *from, int64_t count) {
 #if defined(__AVX512F__)
     return (floats)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+#elif defined(__AVX2__)
+    return (floats)_mm256_maskload_ps(from, first_lanes(count));
 #else
     if (count == WIDTH) return load(from);
     float copy[WIDTH] = {0};
@@ -46,6 +58,9 @@ INLINE floats load_first(const float *from, int64_t count) {
 INLINE void store_first(float *to, floats values, int64_t count) {
 #if defined(__AVX512F__)
     _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)values);
+#elif defined(__AVX2__)
+    if (count == WIDTH) store(to, values); /* a masked store takes longer */
+    else _mm256_maskstore_ps(to, first_lanes(count), (__m256)values);
 #else
     if (count == WIDTH) {
         store(to, values);

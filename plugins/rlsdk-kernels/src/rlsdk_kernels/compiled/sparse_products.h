@@ -10,15 +10,16 @@
 
 #if defined(__AVX512F__)
 #define SPARSE_VECTORS 16 /* registers of the result that are added up together */
+#define LARGEST_DENSITY 0.6f /* with more factors other than 0, leaving the others out takes longer */
 #else
 #define SPARSE_VECTORS 12
+#define LARGEST_DENSITY 0.7f
 #endif
 #define SPARSE_LEAST 6 /* with fewer registers, the processor waits for sums */
 #define FACTORS 64 /* at most so many rows of the right matrix are used together */
 #define PANEL 8192 /* at most so many of its numbers, which stay in the first cache */
 #define SPARSE_ROWS 256 /* rows of the result that one thread computes together, which stay in the second cache */
 #define SAMPLES 8
-#define LARGEST_DENSITY 0.6f /* with more factors other than 0, leaving the others out takes longer */
 
 /* The numbers of a panel, two thirds of the first cache. */
 static int64_t panel_size(void) {
@@ -57,44 +58,29 @@ INLINE void add_factors(const int V, const Product *p, Place at, uint64_t bits, 
     const float *left = p->left.start + at.row * p->left.row + at.inner * p->left.column;
     int64_t left_column = p->left.column, last = columns - (V - 1) * WIDTH, place = at.row * p->columns + at.column;
     float *result = p->result + place;
-    const float *before = at.inner ? result : p->bias ? p->bias + at.column : 0;
     floats sums[SPARSE_VECTORS];
-    for (int v = 0; v < V - 1; v++) sums[v] = before ? load(before + v * WIDTH) : all(0.0f);
-    sums[V - 1] = before ? load_first(before + (V - 1) * WIDTH, last) : all(0.0f);
+    start_row(V, at.inner ? result : p->bias ? p->bias + at.column : 0, last, sums);
     for (; bits; bits &= bits - 1) {
         int64_t k = __builtin_ctzll(bits);
         floats factor = all(left[k * left_column]);
         const float *row = panel + k * V * WIDTH;
         for (int v = 0; v < V; v++) sums[v] = fused(factor, load(row + v * WIDTH), sums[v]);
     }
-    if (complete && p->activation == RELU) {
-        if (p->outputs) {
-            const float *outputs = p->outputs + place;
-            for (int v = 0; v < V - 1; v++) sums[v] = derived(sums[v], load(outputs + v * WIDTH), RELU);
-            sums[V - 1] = derived(sums[V - 1], load_first(outputs + (V - 1) * WIDTH, last), RELU);
-        } else {
-            for (int v = 0; v < V; v++) sums[v] = activated(sums[v], RELU);
-        }
-    }
-    for (int v = 0; v < V - 1; v++) store(result + v * WIDTH, sums[v]);
-    store_first(result + (V - 1) * WIDTH, sums[V - 1], last);
+    if (complete) complete_row(V, p, at, last, sums);
+    store_row(V, result, last, sums);
     if (complete && p->activation == TANH) finish(p, at, 1, columns);
 }
 
+/* Add `count` factors, of which `bits` [rows] has those that are not 0, to `rows` of the result. */
 #define SPARSE_ROWS_OF(V)                                                                                              \
-    static void sparse_rows_##V(const Product *p, Place at, int64_t rows, int64_t columns) {                           \
+    static void sparse_rows_##V(const Product *p, Place at, int64_t rows, int64_t columns, int64_t count, const uint64_t *bits) { \
         float panel[PANEL] __attribute__((aligned(64)));                                                               \
-        uint64_t bits[SPARSE_ROWS];                                                                                    \
-        int64_t most = smaller(FACTORS, panel_size() / (V * WIDTH)), right_row = padded(p->columns);                   \
-        for (int64_t first = at.row; at.inner < p->inner; at.inner += most, at.row = first) {                          \
-            int64_t count = smaller(most, p->inner - at.inner);                                                        \
-            const float *right = p->right + at.inner * right_row + at.column;                                          \
-            for (int64_t k = 0; k < count; k++)                                                                        \
-                for (int v = 0; v < V; v++) store(panel + (k * V + v) * WIDTH, load(right + k * right_row + v * WIDTH)); \
-            find_factors(p, at, rows, count, bits);                                                                    \
-            int complete = at.inner + count == p->inner;                                                               \
-            for (int64_t i = 0; i < rows; i++, at.row++) add_factors(V, p, at, bits[i], panel, columns, complete);     \
-        }                                                                                                              \
+        int64_t right_row = padded(p->columns);                                                                        \
+        const float *right = p->right + at.inner * right_row + at.column;                                              \
+        for (int64_t k = 0; k < count; k++)                                                                            \
+            for (int v = 0; v < V; v++) store(panel + (k * V + v) * WIDTH, load(right + k * right_row + v * WIDTH));   \
+        int complete = at.inner + count == p->inner;                                                                   \
+        for (int64_t i = 0; i < rows; i++, at.row++) add_factors(V, p, at, bits[i], panel, columns, complete);         \
     }
 
 SPARSE_ROWS_OF(6)
@@ -111,21 +97,21 @@ SPARSE_ROWS_OF(15)
 SPARSE_ROWS_OF(16)
 #endif
 
-/* Compute `rows` of the result from at.row on, in the `columns` from at.column on. */
-static void compute_sparse(const Product *p, Place at, int64_t rows, int64_t columns) {
+/* Add factors to `rows` of the result from at.row on, in the `columns` from at.column on. */
+static void add_sparse(const Product *p, Place at, int64_t rows, int64_t columns, int64_t count, const uint64_t *bits) {
     switch (padded(columns) / WIDTH) {
-        case 6: sparse_rows_6(p, at, rows, columns); break;
-        case 7: sparse_rows_7(p, at, rows, columns); break;
-        case 8: sparse_rows_8(p, at, rows, columns); break;
-        case 9: sparse_rows_9(p, at, rows, columns); break;
-        case 10: sparse_rows_10(p, at, rows, columns); break;
-        case 11: sparse_rows_11(p, at, rows, columns); break;
-        case 12: sparse_rows_12(p, at, rows, columns); break;
+        case 6: sparse_rows_6(p, at, rows, columns, count, bits); break;
+        case 7: sparse_rows_7(p, at, rows, columns, count, bits); break;
+        case 8: sparse_rows_8(p, at, rows, columns, count, bits); break;
+        case 9: sparse_rows_9(p, at, rows, columns, count, bits); break;
+        case 10: sparse_rows_10(p, at, rows, columns, count, bits); break;
+        case 11: sparse_rows_11(p, at, rows, columns, count, bits); break;
+        case 12: sparse_rows_12(p, at, rows, columns, count, bits); break;
 #if SPARSE_VECTORS > 12
-        case 13: sparse_rows_13(p, at, rows, columns); break;
-        case 14: sparse_rows_14(p, at, rows, columns); break;
-        case 15: sparse_rows_15(p, at, rows, columns); break;
-        case 16: sparse_rows_16(p, at, rows, columns); break;
+        case 13: sparse_rows_13(p, at, rows, columns, count, bits); break;
+        case 14: sparse_rows_14(p, at, rows, columns, count, bits); break;
+        case 15: sparse_rows_15(p, at, rows, columns, count, bits); break;
+        case 16: sparse_rows_16(p, at, rows, columns, count, bits); break;
 #endif
     }
 }
@@ -133,12 +119,21 @@ static void compute_sparse(const Product *p, Place at, int64_t rows, int64_t col
 /* Compute `rows` of the result from row `first` on. */
 static void compute_sparse_rows(const Product *p, int64_t first, int64_t rows) {
     int64_t registers = padded(p->columns) / WIDTH, groups = (registers + SPARSE_VECTORS - 1) / SPARSE_VECTORS;
-    for (int64_t end = first + rows; first < end; first += SPARSE_ROWS)
-        for (int64_t group = 0; group < groups; group++) { /* groups of columns whose sizes differ by one register at most */
-            int64_t column = group * registers / groups * WIDTH, next = (group + 1) * registers / groups * WIDTH;
-            Place at = {first, column, 0};
-            compute_sparse(p, at, smaller(end - first, SPARSE_ROWS), smaller(next, p->columns) - column);
+    int64_t widest = (registers + groups - 1) / groups, most = smaller(FACTORS, panel_size() / (widest * WIDTH));
+    uint64_t bits[SPARSE_ROWS];
+    for (int64_t end = first + rows; first < end; first += SPARSE_ROWS) {
+        Place at = {first, 0, 0};
+        int64_t now = smaller(end - first, SPARSE_ROWS);
+        for (; at.inner < p->inner; at.inner += most) {
+            int64_t count = smaller(most, p->inner - at.inner);
+            find_factors(p, (Place){first, 0, at.inner}, now, count, bits);
+            for (int64_t group = 0; group < groups; group++) { /* groups of columns whose sizes differ by one register at most */
+                int64_t next = (group + 1) * registers / groups * WIDTH;
+                at.column = group * registers / groups * WIDTH;
+                add_sparse(p, at, now, smaller(next, p->columns) - at.column, count, bits);
+            }
         }
+    }
 }
 
 /* Whether leaving out zeros is faster, judged from samples of the left matrix. */
