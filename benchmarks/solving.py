@@ -2,6 +2,7 @@
 
 python -m benchmarks.solving [TASK ...] [--algorithms ppo ...] [--seeds 5]   # trains seeds that were not measured yet
 python -m benchmarks.solving --sbx ~/sbx/bin/python CartPole-v1               # an interpreter that has SBX
+python -m benchmarks.solving Hopper-v5 --seeds 1 --sides peer sbx --stop-at 3    # other libraries end at three times our time
 python -m benchmarks.solving --write                                          # the table of docs/seconds-to-solve.md
 
 Every training runs in a separate process with one thread. The sides train alternately, seed after seed.
@@ -34,8 +35,9 @@ PAGE = DATA.with_suffix(".md")
 BEGIN, END = "<!-- measured by python -m benchmarks.solving -->", "<!-- end of seconds -->"
 EPISODES = 20
 SIDES = ("ours", "peer", "sbx")
-IN_SBX = ("PPO", "DQN", "SAC", "TQC", "TD3", "DDPG")
+IN_SBX = ("PPO", "DQN", "SAC", "TQC", "TD3", "DDPG", "CrossQ")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", JAX_THREADS: "1"}
+STOP = "stop other libraries after FACTOR times the processor time in which rlsdk solves the task"
 COLUMNS = (
     *("task", "algorithm", "rlsdk: CPU seconds", "wall-clock", "steps", "peer: CPU seconds"),
     *("wall-clock", "steps", "SBX: CPU seconds", "wall-clock", "seeds", "faster than the next by"),
@@ -58,8 +60,14 @@ class Entry:
     steps: int
     n_envs: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
+    env: str = ""
+    """The environment, if it is not named as the task."""
     preset: str = ""
     vectorization: str = "sync"
+    own_steps: int = 0
+    """The environment steps of rlsdk; 0: those of the preset."""
+    ours: bool = True
+    """False: rlsdk solves the task sooner with another algorithm, and is not measured with this one."""
 
     @property
     def name(self) -> str:
@@ -69,24 +77,31 @@ class Entry:
     @property
     def preset_name(self) -> str:
         """The name of the preset that rlsdk uses."""
-        return self.preset or self.task
+        return self.preset or self.environment
+
+    @property
+    def environment(self) -> str:
+        """The id of the environment."""
+        return self.env or self.task
 
     def sides(self) -> tuple[str, ...]:
         """The sides that have the algorithm."""
-        return SIDES if self.peer.rpartition(".")[2] in IN_SBX else SIDES[:2]
+        found = SIDES if self.peer.rpartition(".")[2] in IN_SBX else SIDES[:2]
+        return found if self.ours else found[1:]
 
-    def spec(self, side: str, seed: int) -> dict[str, Any]:
-        """The description of one training, for benchmarks.solving_run."""
-        shared = {"env": self.task, "threshold": self.threshold, "every": self.every, "episodes": EPISODES}
+    def spec(self, side: str, seed: int, limit: float = math.inf) -> dict[str, Any]:
+        """The description of one training, for benchmarks.solving_run. `limit`: processor seconds of other libraries."""
+        shared = {"env": self.environment, "threshold": self.threshold, "every": self.every, "episodes": EPISODES}
         shared |= {"side": side, "seed": seed}
         if side != "ours":
+            shared |= {"limit": limit} if math.isfinite(limit) else {}
             name = self.peer if side == "peer" else f"sbx.{self.peer.rpartition('.')[2]}"
             theirs = {"steps": self.steps, "n_envs": self.n_envs, "settings": self.settings}
             return {**shared, "algorithm": name, **theirs}
         known = preset(self.algorithm, self.preset_name)
         if known is None:
             raise SystemExit(f"{self.algorithm} has no preset {self.preset_name}")
-        own = {"steps": known.steps, "n_envs": known.n_envs, "settings": known.settings}
+        own = {"steps": self.own_steps or known.steps, "n_envs": known.n_envs, "settings": known.settings}
         return {**shared, "algorithm": self.algorithm, "vectorization": self.vectorization, **own}
 
 
@@ -94,7 +109,7 @@ def entries() -> list[Entry]:
     """All entries, in the order of the file."""
     found = []
     for task, table in tomllib.loads(TASKS.read_text(encoding="utf-8")).items():
-        shared = {"task": task, "threshold": table.pop("threshold"), "every": table.pop("every")}
+        shared = {"task": task} | {key: table.pop(key) for key in ("env", "threshold", "every") if key in table}
         found += [Entry(algorithm=algorithm, **shared, **own) for algorithm, own in table.items()]
     return found
 
@@ -133,15 +148,20 @@ def measure(
     *,
     again: bool = False,
     minutes: float = math.inf,
+    stop_at: float = math.inf,
 ) -> None:
-    """Run the missing trainings. The file is written after every training. No training begins after `minutes`."""
+    """Run the missing trainings. The file is written after every training. No training begins after `minutes`.
+
+    A training of another library stops after `stop_at` times the processor time in which rlsdk solves the task.
+    """
     end = time.monotonic() + 60 * minutes
     for entry in chosen:
         for seed in seeds:
             for side in (side for side in entry.sides() if side in interpreters):
                 missing = str(seed) not in stored().get(entry.name, {}).get(side, {})
                 if (again or missing) and time.monotonic() < end:
-                    outcome = run(entry.spec(side, seed), interpreters[side])
+                    limit = stop_at * fastest(entry.task, stored(), ("ours",))
+                    outcome = run(entry.spec(side, seed, limit), interpreters[side])
                     store(entry, side, seed, outcome)
                     shown = {key: outcome[key] for key in ("solved", "cpu", "wall", "steps", "return")}
                     print(entry.name, side, seed, shown, flush=True)
@@ -153,6 +173,12 @@ def measure(
 def middle(outcomes: Mapping[str, Outcome], key: str) -> float:
     """The median over seeds; a seed that did not solve the task counts as infinite."""
     return median(outcome[key] if outcome["solved"] else math.inf for outcome in outcomes.values())
+
+
+def fastest(task: str, results: Results, sides: tuple[str, ...]) -> float:
+    """The smallest median of CPU seconds in which one of `sides` solves the task, over all algorithms, or infinity."""
+    measured = (found.get(side) for name, found in results.items() if name.startswith(f"{task}/") for side in sides)
+    return min((middle(outcomes, "cpu") for outcomes in measured if outcomes), default=math.inf)
 
 
 def _number(value: float) -> str:
@@ -167,7 +193,12 @@ def cells(outcomes: Mapping[str, Outcome]) -> list[str]:
     of = f"{len(solved)} of {len(outcomes)} seeds"
     if not math.isfinite(middle(outcomes, "cpu")):
         spent = median(outcome["cpu"] for outcome in outcomes.values())
-        return [f"not solved ({of}) in {_number(spent)}", "", f"{max(o['steps'] for o in outcomes.values()):,}"]
+        end = (
+            f"stopped after {_number(spent)}"
+            if any(o.get("stopped") for o in outcomes.values())
+            else f"in {_number(spent)}"
+        )
+        return [f"not solved ({of}) {end}", "", f"{max(o['steps'] for o in outcomes.values()):,}"]
     spread = [outcome["cpu"] for outcome in solved]
     note = "" if len(solved) == len(outcomes) else f"; {of}"
     cpu = f"**{_number(middle(outcomes, 'cpu'))}** [{_number(min(spread))} .. {_number(max(spread))}{note}]"
@@ -180,7 +211,10 @@ def lead(sides: Mapping[str, Mapping[str, Outcome]]) -> str:
     own = middle(sides["ours"], "cpu") if "ours" in sides else math.inf
     if not others or not math.isfinite(own):
         return ""
-    return f"{min(others) / own:.1f}x" if math.isfinite(min(others)) else "no other solves it"
+    if math.isfinite(min(others)):
+        return f"{min(others) / own:.1f}x"
+    stopped = [o["cpu"] for side in ("peer", "sbx") for o in sides.get(side, {}).values() if o.get("stopped")]
+    return f"over {min(stopped) / own:.1f}x" if stopped else "no other solves it"
 
 
 def rows(results: Results) -> Iterator[str]:
@@ -189,7 +223,7 @@ def rows(results: Results) -> Iterator[str]:
         sides = results.get(entry.name)
         if sides:
             ours, peer, sbx = (cells(sides.get(side, {})) for side in SIDES)
-            how = f"`{entry.algorithm}` {entry.preset.removeprefix(entry.task)}".strip()
+            how = f"`{entry.algorithm}` {entry.preset.removeprefix(entry.environment)}".strip()
             shown = [entry.task.removeprefix("rlsdk/"), how, *ours, *peer]
             seeds = ", ".join(str(len(sides[side])) for side in SIDES if side in sides)
             yield f"| {' | '.join([*shown, *sbx[:2], seeds, lead(sides)])} |"
@@ -216,6 +250,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=0, help="how many; none without: nothing is trained")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no training after this time")
+    parser.add_argument("--stop-at", type=float, default=math.inf, metavar="FACTOR", help=STOP)
     parser.add_argument("--again", action="store_true", help="replace what was measured")
     parser.add_argument("--sbx", metavar="PYTHON", help="an interpreter with SBX; without one its cells stay empty")
     parser.add_argument("--write", action="store_true", help="write the table into docs/seconds-to-solve.md")
@@ -228,7 +263,8 @@ def main() -> None:
     if options.sbx and "sbx" in options.sides:
         interpreters["sbx"] = options.sbx
     seeds = range(options.first, options.first + options.seeds)
-    measure(chosen, seeds, interpreters, again=options.again, minutes=options.minutes)
+    limits = {"minutes": options.minutes, "stop_at": options.stop_at}
+    measure(chosen, seeds, interpreters, again=options.again, **limits)
     if options.write:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(replaced(page, BEGIN, END, table(stored())), encoding="utf-8")

@@ -50,19 +50,20 @@ class Clock:
         self.skipped = (self.skipped[0] + after[0] - before[0], self.skipped[1] + after[1] - before[1])
 
 
-class SolvedError(Exception):
+class EndedError(Exception):
     """Ends a training immediately, from inside a callback of any side."""
 
 
 @dataclass
 class Criterion:
     """Evaluates every `every` environment steps. A task is solved if two consecutive evaluations reach `threshold`. The first
-    of them gives the time."""
+    of them gives the time. A training that did not reach it after `limit` processor seconds ends."""
 
     threshold: float
     every: int
     evaluate: Callable[[], float]
     clock: Clock
+    limit: float = float("inf")
     due: int = 0
     first: dict[str, float] | None = None
     """The steps, seconds and return of the last evaluation, if it reached the threshold; else None."""
@@ -76,8 +77,11 @@ class Criterion:
         """Evaluate if an evaluation is due after `steps` environment steps. Called between two rounds.
 
         Raises:
-            SolvedError: the task is solved.
+            EndedError: the task is solved, or the limit is reached.
         """
+        # the first good evaluation needs the second one, also after the limit
+        if self.first is None and self.limit < float("inf") and self.clock.read()[0] > self.limit:
+            raise EndedError
         if steps < self.due:
             return
         cpu, wall = self.clock.read()
@@ -90,7 +94,7 @@ class Criterion:
             self.first = {"cpu": round(cpu, 3), "wall": round(wall, 3), "steps": steps, "return": round(self.last, 1)}
         else:
             self.solved = True
-            raise SolvedError
+            raise EndedError
 
     def outcome(self, train: Callable[[], object], steps: Callable[[], int]) -> dict[str, Any]:
         """Train to the end or until the task is solved, and return the result."""
@@ -98,13 +102,13 @@ class Criterion:
             train()
             self.due = 0  # all steps are used: one more evaluation
             self.at(steps())
-        except SolvedError:
+        except EndedError:
             pass
         if self.solved and self.first is not None:
             return {"solved": True, **self.first}
         cpu, wall = self.clock.read()
         spent = {"cpu": round(cpu, 3), "wall": round(wall, 3), "steps": steps(), "return": round(self.last, 1)}
-        return {"solved": False, **spent}
+        return {"solved": False, "stopped": cpu > self.limit, **spent}
 
 
 def mean_return(predict: Callable[..., Any], envs: list[Any]) -> float:
@@ -128,7 +132,8 @@ def _criterion(spec: Mapping[str, Any], predict: Callable[..., Any], clock: Cloc
     import gymnasium
 
     envs = [gymnasium.make(spec["env"]) for _ in range(spec["episodes"])]
-    return Criterion(spec["threshold"], spec["every"], lambda: mean_return(predict, envs), clock)
+    limit = spec.get("limit", float("inf"))
+    return Criterion(spec["threshold"], spec["every"], lambda: mean_return(predict, envs), clock, limit)
 
 
 def ours(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import solving
-from benchmarks.solving_run import Clock, Criterion, SolvedError, mean_return
+from benchmarks.solving_run import Clock, Criterion, EndedError, mean_return
 from rlsdk.registry import preset
 
 
@@ -24,12 +24,12 @@ class Watch:
         return self.time, 10 * self.time
 
 
-def criterion(scores: list[float], watch: Watch, threshold: float = 5.0) -> Criterion:
+def criterion(scores: list[float], watch: Watch, threshold: float = 5.0, limit: float = float("inf")) -> Criterion:
     def evaluate() -> float:
         watch.time += 100.0
         return scores.pop(0)
 
-    return Criterion(threshold, 10, evaluate, Clock(watch))
+    return Criterion(threshold, 10, evaluate, Clock(watch), limit)
 
 
 def train(asked: Criterion, watch: Watch, rounds: int) -> Any:
@@ -72,8 +72,36 @@ def test_evaluations_wait_for_their_turn() -> None:
     asked.at(19)
     assert asked.last == 1.0
     asked.at(25)
-    with pytest.raises(SolvedError):
+    with pytest.raises(EndedError):
         asked.at(30)
+
+
+def test_a_training_ends_at_its_limit() -> None:
+    watch = Watch()
+    found = train(criterion([1.0, 2.0], watch, limit=5.5), watch, 20)
+    assert (found["solved"], found["stopped"], found["cpu"], found["steps"]) == (False, True, 6.0, 24)
+    watch = Watch()  # solved after 5 seconds; the second evaluation is later than the limit
+    found = train(criterion([1.0, 6.0, 7.0], watch, limit=5.5), watch, 20)
+    assert (found["solved"], found["cpu"]) == (True, 5.0)
+    watch = Watch()
+    found = train(criterion([1.0, 2.0, 3.0], watch, limit=100.0), watch, 4)
+    assert (found["solved"], found["stopped"]) == (False, False)
+
+
+def test_other_libraries_stop_at_a_multiple_of_our_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solving, "DATA", tmp_path / "data.json")
+    limits = []
+    monkeypatch.setattr(solving, "run", lambda spec, interpreter: limits.append(spec.get("limit")) or outcome(4.0))
+    quick, slow = (
+        solving.Entry("Task", algorithm, 9, 10, f"lib.{algorithm.upper()}", 20, env="CartPole-v1")
+        for algorithm in ("a2c", "ppo")
+    )
+    solving.measure([quick, slow], range(1), {"ours": "here", "peer": "here"}, stop_at=3.0)
+    solving.measure([slow], range(1, 2), {"peer": "here"})
+    assert limits == [None, 12.0, None, 12.0, None]
+    assert quick.spec("peer", 0)["env"] == "CartPole-v1"
+    other = solving.Entry("Task", "sac", 9, 10, "lib.SAC", 20, ours=False)
+    assert other.sides() == ("peer", "sbx")
 
 
 def test_every_environment_plays_one_episode() -> None:
@@ -90,9 +118,9 @@ def test_every_environment_plays_one_episode() -> None:
     assert mean_return(predict, envs) == mean_return(predict, envs)
 
 
-def outcome(cpu: float, solved: bool = True) -> dict[str, Any]:
+def outcome(cpu: float, solved: bool = True, **more: Any) -> dict[str, Any]:
     shared = {"steps": 1000, "return": 500.0, "date": "2026-01-02", "versions": {"torch": "2.13.0"}}
-    return {"solved": solved, "cpu": cpu, "wall": 2 * cpu, **shared}
+    return {"solved": solved, "cpu": cpu, "wall": 2 * cpu, **shared, **more}
 
 
 def test_a_row_by_hand() -> None:
@@ -124,6 +152,16 @@ def test_a_row_by_hand() -> None:
     assert text.startswith("Measured 2026-01-02: torch 2.13.0\n")
 
 
+def test_a_stopped_training_gives_a_lower_bound() -> None:
+    stopped = {"0": outcome(6.0, solved=False, stopped=True)}
+    sides = {"ours": {"0": outcome(2.0)}, "peer": stopped, "sbx": {"0": outcome(9.0, solved=False, stopped=True)}}
+    assert solving.cells(stopped)[0] == "not solved (0 of 1 seeds) stopped after 6.0"
+    assert solving.lead(sides) == "over 3.0x"
+    results = {"A/ppo": sides, "A/sac": {"ours": {"0": outcome(1.0)}}, "AB/ppo": {"ours": {"0": outcome(0.5)}}}
+    assert solving.fastest("A", results, ("ours",)) == 1.0
+    assert solving.fastest("A", results, ("peer", "sbx")) == float("inf")
+
+
 def test_results_are_stored_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solving, "DATA", tmp_path / "data.json")
     asked = []
@@ -141,7 +179,7 @@ def test_every_entry_has_a_preset() -> None:
     known = solving.entries()
     assert len({entry.name for entry in known}) == len(known)
     for entry in known:
-        assert preset(entry.algorithm, entry.preset_name) is not None, entry.name
+        assert not entry.ours or preset(entry.algorithm, entry.preset_name) is not None, entry.name
         assert entry.spec("peer", 3)["algorithm"] == entry.peer
 
 
