@@ -111,7 +111,7 @@ def test_ppo_learns(cartpole: Path) -> None:
         read_state(env)
     env.close()
     env.close()
-    with pytest.raises(UsageError, match="^the environments of .* are closed; make new ones"):
+    with pytest.raises(UsageError, match=r"^the environments of .* are closed; make new ones"):
         env.reset()
 
 
