@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -205,28 +205,32 @@ def cells(outcomes: Mapping[str, Outcome]) -> list[str]:
     return [cpu, _number(middle(outcomes, "wall")), f"{middle(outcomes, 'steps'):,.0f}"]
 
 
-def lead(sides: Mapping[str, Mapping[str, Outcome]]) -> str:
-    """The CPU seconds of the best other side divided by those of rlsdk, as text."""
-    others = [middle(sides[side], "cpu") for side in ("peer", "sbx") if side in sides]
-    own = middle(sides["ours"], "cpu") if "ours" in sides else math.inf
-    if not others or not math.isfinite(own):
+def lead(own: Mapping[str, Outcome], rivals: Iterable[Mapping[str, Mapping[str, Outcome]]]) -> str:
+    """The CPU seconds of the fastest of the other sides in `rivals` divided by those of `own`, as text."""
+    others = [sides[side] for sides in rivals for side in SIDES[1:] if side in sides]
+    ours = middle(own, "cpu") if own else math.inf
+    if not others or not math.isfinite(ours):
         return ""
-    if math.isfinite(min(others)):
-        return f"{min(others) / own:.1f}x"
-    stopped = [o["cpu"] for side in ("peer", "sbx") for o in sides.get(side, {}).values() if o.get("stopped")]
-    return f"over {min(stopped) / own:.1f}x" if stopped else "no other solves it"
+    best = min(middle(other, "cpu") for other in others)
+    if math.isfinite(best):
+        return f"{best / ours:.1f}x"
+    stopped = [outcome["cpu"] for other in others for outcome in other.values() if outcome.get("stopped")]
+    return f"over {min(stopped) / ours:.1f}x" if stopped else "no other solves it"
 
 
 def rows(results: Results) -> Iterator[str]:
-    """Yield the rows of the table."""
-    for entry in entries():
+    """Yield the rows of the table. Where rlsdk is measured with one algorithm only, it is compared with all of the others."""
+    known = entries()
+    for entry in known:
         sides = results.get(entry.name)
         if sides:
             ours, peer, sbx = (cells(sides.get(side, {})) for side in SIDES)
             how = f"`{entry.algorithm}` {entry.preset.removeprefix(entry.environment)}".strip()
             shown = [entry.task.removeprefix("rlsdk/"), how, *ours, *peer]
             seeds = ", ".join(str(len(sides[side])) for side in SIDES if side in sides)
-            yield f"| {' | '.join([*shown, *sbx[:2], seeds, lead(sides)])} |"
+            rivals = [e for e in known if e is entry or (e.task == entry.task and not e.ours)]
+            found = lead(sides.get("ours", {}), [results.get(e.name, {}) for e in rivals])
+            yield f"| {' | '.join([*shown, *sbx[:2], seeds, found])} |"
 
 
 def table(results: Results) -> str:

@@ -80,13 +80,14 @@ class Criterion:
             EndedError: the task is solved, or the limit is reached.
         """
         # the first good evaluation needs the second one, also after the limit
-        if self.first is None and self.limit < float("inf") and self.clock.read()[0] > self.limit:
-            raise EndedError
-        if steps < self.due:
+        ends = self.first is None and self.limit < float("inf") and self.clock.read()[0] > self.limit
+        if steps < self.due and not ends:
             return
         cpu, wall = self.clock.read()
         with self.clock.paused():
             self.last = self.evaluate()
+        if ends:
+            raise EndedError
         self.due = (steps // self.every + 1) * self.every
         if self.last < self.threshold:
             self.first = None

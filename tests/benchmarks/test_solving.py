@@ -78,8 +78,9 @@ def test_evaluations_wait_for_their_turn() -> None:
 
 def test_a_training_ends_at_its_limit() -> None:
     watch = Watch()
-    found = train(criterion([1.0, 2.0], watch, limit=5.5), watch, 20)
+    found = train(criterion([1.0, 2.0, 3.0], watch, limit=5.5), watch, 20)
     assert (found["solved"], found["stopped"], found["cpu"], found["steps"]) == (False, True, 6.0, 24)
+    assert found["return"] == 3.0  # evaluated after 12 and 20 steps, and when it was stopped
     watch = Watch()  # solved after 5 seconds; the second evaluation is later than the limit
     found = train(criterion([1.0, 6.0, 7.0], watch, limit=5.5), watch, 20)
     assert (found["solved"], found["cpu"]) == (True, 5.0)
@@ -156,7 +157,9 @@ def test_a_stopped_training_gives_a_lower_bound() -> None:
     stopped = {"0": outcome(6.0, solved=False, stopped=True)}
     sides = {"ours": {"0": outcome(2.0)}, "peer": stopped, "sbx": {"0": outcome(9.0, solved=False, stopped=True)}}
     assert solving.cells(stopped)[0] == "not solved (0 of 1 seeds) stopped after 6.0"
-    assert solving.lead(sides) == "over 3.0x"
+    assert solving.lead(sides["ours"], [sides]) == "over 3.0x"
+    assert solving.lead(sides["ours"], [sides, {"peer": {"0": outcome(5.0)}}]) == "2.5x"
+    assert solving.lead({}, [sides]) == ""
     results = {"A/ppo": sides, "A/sac": {"ours": {"0": outcome(1.0)}}, "AB/ppo": {"ours": {"0": outcome(0.5)}}}
     assert solving.fastest("A", results, ("ours",)) == 1.0
     assert solving.fastest("A", results, ("peer", "sbx")) == float("inf")
