@@ -70,8 +70,9 @@ def compare(ours: ArrayLike, peer: ArrayLike, margin: float) -> Comparison:
     weights = parts**2 / np.array([len(x) - 1, len(y) - 1])
     freedom = float(parts.sum() ** 2 / weights.sum()) if weights.sum() > 0 else float(len(x) + len(y) - 2)
     half = float(t.ppf(1 - LEVEL / 2, freedom)) * error
-    chance = float(2 * t.sf(abs(difference) / error, freedom))
-    equality = float(t.sf((margin - abs(difference)) / error, freedom))
+    with np.errstate(over="ignore"):  # infinitely many such errors
+        chance = float(2 * t.sf(abs(difference) / error, freedom))
+        equality = float(t.sf((margin - abs(difference)) / error, freedom))
     return Comparison(
         float(x.mean()), float(y.mean()), difference, difference - half, difference + half, chance, equality
     )
