@@ -35,9 +35,8 @@ PAGE = DATA.with_suffix(".md")
 BEGIN, END = "<!-- measured by python -m benchmarks.solving -->", "<!-- end of seconds -->"
 EPISODES = 20
 SIDES = ("ours", "peer", "sbx")
-IN_SBX = ("PPO", "DQN", "SAC", "TQC", "TD3", "DDPG", "CrossQ")
+IN_SBX = ("PPO", "DQN", "SAC", "TQC", "TD3", "DDPG")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", JAX_THREADS: "1"}
-STOP = "stop other libraries after FACTOR times the processor time in which rlsdk solves the task"
 COLUMNS = (
     *("task", "algorithm", "rlsdk: CPU seconds", "wall-clock", "steps", "peer: CPU seconds"),
     *("wall-clock", "steps", "SBX: CPU seconds", "wall-clock", "seeds", "faster than the next by"),
@@ -193,12 +192,8 @@ def cells(outcomes: Mapping[str, Outcome]) -> list[str]:
     of = f"{len(solved)} of {len(outcomes)} seeds"
     if not math.isfinite(middle(outcomes, "cpu")):
         spent = median(outcome["cpu"] for outcome in outcomes.values())
-        end = (
-            f"stopped after {_number(spent)}"
-            if any(o.get("stopped") for o in outcomes.values())
-            else f"in {_number(spent)}"
-        )
-        return [f"not solved ({of}) {end}", "", f"{max(o['steps'] for o in outcomes.values()):,}"]
+        end = "stopped after" if any(o.get("stopped") for o in outcomes.values()) else "in"
+        return [f"not solved ({of}) {end} {_number(spent)}", "", f"{max(o['steps'] for o in outcomes.values()):,}"]
     spread = [outcome["cpu"] for outcome in solved]
     note = "" if len(solved) == len(outcomes) else f"; {of}"
     cpu = f"**{_number(middle(outcomes, 'cpu'))}** [{_number(min(spread))} .. {_number(max(spread))}{note}]"
@@ -218,6 +213,18 @@ def lead(own: Mapping[str, Outcome], rivals: Iterable[Mapping[str, Mapping[str, 
     return f"over {min(stopped) / ours:.1f}x" if stopped else "no other solves it"
 
 
+def rivals(entry: Entry, known: list[Entry], results: Results) -> list[dict[str, dict[str, Outcome]]]:
+    """The results with which those of rlsdk are compared: of the entry, and of those of its task that rlsdk has no part in.
+
+    There are none while one of the latter was not measured, as it could be the fastest.
+    """
+    others = [e for e in known if e.task == entry.task and not e.ours]
+    wanted = [(e.name, side) for e in (entry, *others) for side in e.sides() if side != "ours"]
+    if others and not all(side in results.get(name, {}) for name, side in wanted):
+        return []
+    return [results.get(e.name, {}) for e in (entry, *others)]
+
+
 def rows(results: Results) -> Iterator[str]:
     """Yield the rows of the table. Where rlsdk is measured with one algorithm only, it is compared with all of the others."""
     known = entries()
@@ -228,8 +235,7 @@ def rows(results: Results) -> Iterator[str]:
             how = f"`{entry.algorithm}` {entry.preset.removeprefix(entry.environment)}".strip()
             shown = [entry.task.removeprefix("rlsdk/"), how, *ours, *peer]
             seeds = ", ".join(str(len(sides[side])) for side in SIDES if side in sides)
-            rivals = [e for e in known if e is entry or (e.task == entry.task and not e.ours)]
-            found = lead(sides.get("ours", {}), [results.get(e.name, {}) for e in rivals])
+            found = lead(sides.get("ours", {}), rivals(entry, known, results))
             yield f"| {' | '.join([*shown, *sbx[:2], seeds, found])} |"
 
 
@@ -254,7 +260,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=0, help="how many; none without: nothing is trained")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no training after this time")
-    parser.add_argument("--stop-at", type=float, default=math.inf, metavar="FACTOR", help=STOP)
+    parser.add_argument(
+        "--stop-at", type=float, default=math.inf, metavar="FACTOR", help="end others at FACTOR times our time"
+    )
     parser.add_argument("--again", action="store_true", help="replace what was measured")
     parser.add_argument("--sbx", metavar="PYTHON", help="an interpreter with SBX; without one its cells stay empty")
     parser.add_argument("--write", action="store_true", help="write the table into docs/seconds-to-solve.md")
@@ -267,8 +275,8 @@ def main() -> None:
     if options.sbx and "sbx" in options.sides:
         interpreters["sbx"] = options.sbx
     seeds = range(options.first, options.first + options.seeds)
-    limits = {"minutes": options.minutes, "stop_at": options.stop_at}
-    measure(chosen, seeds, interpreters, again=options.again, **limits)
+    given = {key: getattr(options, key) for key in ("again", "minutes", "stop_at")}
+    measure(chosen, seeds, interpreters, **given)
     if options.write:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(replaced(page, BEGIN, END, table(stored())), encoding="utf-8")

@@ -165,6 +165,16 @@ def test_a_stopped_training_gives_a_lower_bound() -> None:
     assert solving.fastest("A", results, ("peer", "sbx")) == float("inf")
 
 
+def test_a_task_is_compared_when_all_other_algorithms_were_measured() -> None:
+    own = solving.Entry("A", "trpo", 9, 10, "lib.TRPO", 20)
+    other = solving.Entry("A", "sac", 9, 10, "lib.SAC", 20, ours=False)
+    alone = {"A/trpo": {"peer": {"0": outcome(5.0)}}, "A/sac": {"peer": {"0": outcome(4.0)}}}
+    assert solving.rivals(own, [own, other], alone) == []
+    both = {**alone, "A/sac": {**alone["A/sac"], "sbx": {"0": outcome(3.0)}}}
+    assert solving.rivals(own, [own, other], both) == [both["A/trpo"], both["A/sac"]]
+    assert solving.rivals(own, [own], alone) == [alone["A/trpo"]]
+
+
 def test_results_are_stored_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solving, "DATA", tmp_path / "data.json")
     asked = []

@@ -257,7 +257,7 @@ def test_an_agent_that_appears_in_turns_of_a_parallel_task_is_named() -> None:
 
 
 class Forgetful(Scripted):
-    """A parallel task whose own table lacks an agent that is there."""
+    """A parallel task whose `step` raises a KeyError with the name of an agent that is present."""
 
     def step(self, actions: Any) -> Any:
         return {}["sheep_0"]
