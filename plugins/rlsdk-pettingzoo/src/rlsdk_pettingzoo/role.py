@@ -108,7 +108,7 @@ class OneRole(gymnasium.Env[object, object]):
             seed = int(random.integers(2**31))
         raise EnvironmentFault(
             f"task {self.name!r}: {MOST_GAMES:,} games ended before the first turn of {self.agent!r}; give another role,"
-            " or opponents that do not end the game at once"
+            " or opponents that play longer"
         )
 
     def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
