@@ -215,7 +215,7 @@ class ActorAndCriticsConfig(NetworkConfig):
         default=None,
         validator=in_range(1),
         metadata=described(
-            "random critics that make the target in an update (REDQ); an actor of SAC and CrossQ maximizes the mean"
+            "number of random critics that make the target (REDQ); an actor of SAC and CrossQ maximizes the mean"
             " value then, not the smallest; none = every critic",
             source="arXiv:2101.05982",
         ),

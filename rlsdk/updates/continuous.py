@@ -92,7 +92,8 @@ class SoftActorCritic(Generic[ConfigT]):
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions: one gradient step of each part, then an update of the target network."""
         trained = self.trained
-        trained.use_train_mode()
+        if trained.structure.changed() or trained.has_train_mode:
+            trained.use_train_mode()
         rate, shape = self.config.learning_rate(1.0 - progress), (2, len(batch.reward), self.actor.scale.size)
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
@@ -294,7 +295,8 @@ class DeterministicActorCritic:
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions. The metric `train/actor_loss` exists only if this update trained the actor."""
         trained = self.trained
-        trained.use_train_mode()
+        if trained.structure.changed() or trained.has_train_mode:
+            trained.use_train_mode()
         rate = self.config.learning_rate(1.0 - progress)
         trained.updates += 1
         shape = len(batch.reward), self.actor.scale.size
@@ -437,9 +439,8 @@ class TrainedCritics(Generic[CriticsT]):
 
     def use_train_mode(self) -> None:
         """Set actor and critics to train mode for an update, if one of their modules depends on the mode."""
-        # visiting the modules of a small network takes longer than its forward pass, so only after a change
-        if self.structure.changed():
-            self.has_train_mode = has_train_mode(self.actor, self.critics)
+        # visiting the modules of a small network takes longer than its forward pass: call this after a change of `structure`
+        self.has_train_mode = has_train_mode(self.actor, self.critics)
         if self.has_train_mode:
             self.actor.train()
             self.critics.train()

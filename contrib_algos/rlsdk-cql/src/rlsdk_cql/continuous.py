@@ -62,7 +62,8 @@ class ConservativeActorCritic:
         config, trained, remaining = self.config, self.trained, 1.0 - progress
         rate = config.learning_rate(remaining)
         own = rate if config.actor_learning_rate is None else config.actor_learning_rate(remaining)
-        trained.use_train_mode()
+        if trained.structure.changed() or trained.has_train_mode:
+            trained.use_train_mode()
         shape = (2 * config.n_actions + 2, len(batch.reward), self.actor.scale.size)
         normal = torch.randn(shape, generator=self.generator, device=self.generator.device)
         clones = trained.updates < config.cloning_updates

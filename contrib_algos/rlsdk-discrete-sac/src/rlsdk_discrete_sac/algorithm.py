@@ -56,7 +56,8 @@ class DiscreteSoftActorCritic:
         #   critic_loss = 0.5 * (critics(s)[:, action] - y.detach()).square().mean(1).sum()    # equation 4
         #   actor_loss = (p * (alpha * log p - critics(s).amin(0))).sum(-1).mean()    # equation 12
         actor, trained, remaining, seen = self.actor, self.trained, 1.0 - progress, batch.observation
-        trained.use_train_mode()
+        if trained.structure.changed() or trained.has_train_mode:
+            trained.use_train_mode()
         rate, scale = self.config.learning_rate(remaining), self.config.target_entropy_scale(remaining)
         chosen, vjp = actor.evaluate(seen)
         entropy = chosen.entropy()
