@@ -29,11 +29,12 @@ class ConservativeQLearning:
         self.weight = PenaltyWeight(config.alpha, config.threshold, rate, device)
         # no exploration: the agent collects nothing
         policy.epsilon.zero_()
-        _require_coefficient(config)
+        # raises an error: choices do not use the coefficient, but files of agents hold it
+        EntropyCoefficient(config.ent_coef, 0.0, 1.0, "cpu")
 
     def reconfigure(self, config: CQLConfig) -> None:
         """Use new settings from the next update on. Raises SettingsError: `ent_coef` is not an entropy coefficient."""
-        _require_coefficient(config)
+        EntropyCoefficient(config.ent_coef, 0.0, 1.0, "cpu")
         self.weight.reconfigure(config.alpha, config.threshold)
         self.config = config
 
@@ -81,8 +82,3 @@ class ConservativeQLearning:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.weight.load_state_dict(state.get("weight", {}))
-
-
-def _require_coefficient(config: CQLConfig) -> None:
-    """Raise SettingsError if `ent_coef` is not an entropy coefficient. Choices do not use it, but files of agents hold it."""
-    EntropyCoefficient(config.ent_coef, 0.0, 1.0, "cpu")
