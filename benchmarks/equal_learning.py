@@ -1,6 +1,7 @@
 """Whether rlsdk and its peers learn equally well: the training return over many seeds, with the same settings.
 
 python -m benchmarks.equal_learning [TASK ...] [--seeds 10] [--jobs 2] [--minutes 30]    # trains what is missing
+python -m benchmarks.equal_learning [TASK ...] --coupled    # trains rlsdk with the random numbers of the peer's runs
 python -m benchmarks.equal_learning --page                  # writes docs/equal-learning.md and its picture
 
 TASK is an algorithm, an environment, or both as `ppo/CartPole-v1`. benchmarks/equal_learning.toml lists the tasks. Both sides
@@ -32,6 +33,8 @@ ROOT = Path(__file__).parents[1]
 TASKS = Path(__file__).with_suffix(".toml")
 DATA = ROOT / "docs" / "equal-learning.jsonl"
 SIDES = ("ours", "peer")
+COUPLED = "coupled"
+"""The side of rlsdk with the random numbers of the peer, see `benchmarks.equal_numbers`."""
 PACKAGES = ("gymnasium", "rlsdk", "stable-baselines3", "sb3-contrib", "torch")
 Curves = dict[str, dict[str, dict[int, list[float]]]]
 """Task -> side -> run -> the points of its curve."""
@@ -90,7 +93,7 @@ def tasks() -> dict[str, Task]:
 
 def stored(known: dict[str, Task]) -> Curves:
     """Read the curves of the known tasks with their current settings."""
-    found: Curves = {name: {side: {} for side in SIDES} for name in known}
+    found: Curves = {name: {side: {} for side in (*SIDES, COUPLED)} for name in known}
     for row in rows():
         if row["task"] in known and row["settings"] == known[row["task"]].digest():
             found[row["task"]][row["side"]][row["run"]] = row["curve"]
@@ -121,14 +124,14 @@ def versions() -> str:
     return ", ".join(f"{package} {version(package)}" for package in PACKAGES)
 
 
-def missing(chosen: list[Task], seeds: int | None, found: Curves) -> Iterator[Job]:
+def missing(chosen: list[Task], seeds: int | None, found: Curves, sides: tuple[str, str] = SIDES) -> Iterator[Job]:
     """The trainings that have no result yet: task after task, run after run, side after side.
 
     seeds: the number of runs of each side; None: the planned one of each task.
     """
     for task in chosen:
         for run in range(seeds or task.seeds):
-            for side in SIDES if run % 2 == 0 else reversed(SIDES):
+            for side in sides if run % 2 == 0 else reversed(sides):
                 if run not in found[task.name][side]:
                     yield task, run, side
 
@@ -161,6 +164,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=positive, help="runs of each side; without, those planned in the file")
     parser.add_argument("--jobs", type=positive, default=1, help="processes, each with one thread")
     parser.add_argument("--minutes", type=share, default=math.inf, help="begin no training after this time")
+    parser.add_argument("--coupled", action="store_true", help="the peer, and rlsdk with its random numbers")
     parser.add_argument("--page", action="store_true", help="only write the page and its picture")
     options = parser.parse_args()
     names = {word for task in known.values() for word in (task.name, task.algorithm, task.env)}
@@ -173,7 +177,14 @@ def main() -> None:
         return
     asked = set(options.tasks)
     chosen = [task for task in known.values() if not asked or asked & {task.name, task.algorithm, task.env}]
-    measure(missing(chosen, options.seeds, stored(known)), options.jobs, options.minutes)
+    sides = SIDES
+    if options.coupled:
+        from benchmarks.equal_numbers import ALGORITHMS
+
+        chosen, sides = [task for task in chosen if task.algorithm in ALGORITHMS], ("peer", COUPLED)
+        if not chosen:
+            parser.error(f"--coupled needs an algorithm with a replay buffer: {', '.join(ALGORITHMS)}")
+    measure(missing(chosen, options.seeds, stored(known), sides), options.jobs, options.minutes)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.equal_learning import DATA, SIDES, Curves, Task, rows, stored, tasks
+from benchmarks.equal_learning import COUPLED, DATA, SIDES, Curves, Task, rows, stored, tasks
 from benchmarks.equal_run import POINTS
 from benchmarks.marked import write_table
 from rlsdk_lab.plotting import new_figure, save_figure
@@ -20,11 +20,21 @@ from rlsdk_lab.plotting import new_figure, save_figure
 PAGE = DATA.with_suffix(".md")
 PICTURE = DATA.parent / "images" / "equal-learning.svg"
 MARKS = ("<!-- measured by python -m benchmarks.equal_learning -->", "<!-- end of equal learning -->")
+SAME_NUMBERS = "With the random numbers of the peer:"
 LEVEL = 0.05
 """The level of all tests."""
 COLUMNS = (
     *("algorithm", "environment", "verdict", "runs", "steps", "margin"),
     *("whole training: rlsdk", "sb3", "difference", "last tenth: rlsdk", "sb3", "difference"),
+)
+COUPLED_COLUMNS = (
+    "algorithm",
+    "environment",
+    "verdict",
+    "runs",
+    "margin",
+    "whole training: difference",
+    "last tenth: difference",
 )
 EQUAL, LOWER, HIGHER, OPEN, NONE = "equal", "rlsdk lower", "rlsdk higher", "undecided", "not measured yet"
 SO_FAR = " so far"
@@ -136,6 +146,26 @@ def table(known: Mapping[str, Task], curves: Curves) -> Iterator[str]:
         yield f"| {' | '.join([*head, f'{task.steps:,}', _number(task.allowed), *cells])} |"
 
 
+def coupled_table(known: Mapping[str, Task], curves: Curves) -> Iterator[str]:
+    """Yield the lines of the table of runs with the same random numbers on both sides."""
+    pairs = {}
+    for name, task in known.items():
+        sides = curves[name]
+        if len(both := sorted(set(sides[COUPLED]) & set(sides["peer"]))) > 1:
+            own, others = (measures({run: sides[side][run] for run in both}) for side in (COUPLED, "peer"))
+            # with zeros as the other sample, Welch's test is that of paired runs
+            whole, end = (compare(x - y, np.zeros(len(both)), task.allowed) for x, y in zip(own, others, strict=True))
+            pairs[name] = (len(both), (whole, end))
+    differ = iter(significant([each.chance for _, pair in pairs.values() for each in pair]))
+    yield f"| {' | '.join(COUPLED_COLUMNS)} |"
+    yield "|---" * len(COUPLED_COLUMNS) + "|"
+    for name, (count, pair) in pairs.items():
+        task = known[name]
+        shown = verdict(pair, [next(differ), next(differ)])
+        cells = [f"`{task.algorithm}`", task.env, shown, str(count), _number(task.allowed)]
+        yield f"| {' | '.join([*cells, *(_cells(each)[2] for each in pair)])} |"
+
+
 def measured() -> str:
     """The dates and versions of the stored results, and the tables."""
     known = tasks()
@@ -146,7 +176,9 @@ def measured() -> str:
     versions = "; ".join(sorted({row["versions"] for row in results}))
     about = f"Measured {when}: {versions}. {pairs} of {len(known)} tasks, {2 * pairs} comparisons."
     picture = f"![Training returns of both libraries over environment steps](images/{PICTURE.name})"
-    return "\n".join([about, "", *table(known, curves), "", picture])
+    return "\n".join(
+        [about, "", *table(known, curves), "", picture, "", SAME_NUMBERS, "", *coupled_table(known, curves)]
+    )
 
 
 def drawn(known: Mapping[str, Task], curves: Curves) -> list[str]:

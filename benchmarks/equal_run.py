@@ -90,7 +90,7 @@ def train(spec: Mapping[str, Any], side: str, seed: int) -> dict[str, Any]:
 
     Args:
         spec: algorithm, peer, env, n_envs, steps and settings.
-        side: "ours" or "peer".
+        side: "ours", "peer", or "coupled", see `benchmarks.equal_numbers`.
         seed: the number of the run. The peer gets another seed, see `PEER_SEEDS`.
 
     Returns:
@@ -103,7 +103,12 @@ def train(spec: Mapping[str, Any], side: str, seed: int) -> dict[str, Any]:
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (ours if side == "ours" else theirs)(spec, seed, makers(spec["env"], episodes))
+        if side == "ours":
+            ours(spec, seed, makers(spec["env"], episodes))
+        elif side == "peer":
+            peer_agent(spec, seed, makers(spec["env"], episodes)).learn(spec["steps"])
+        else:
+            import_module("benchmarks.equal_numbers").coupled(spec, seed, makers(spec["env"], episodes))
     found = [float(f"{value:.4g}") for value in curve(episodes, spec["steps"])]
     return {"curve": found, "cpu": round(time.process_time() - began, 2)}
 
@@ -118,8 +123,8 @@ def ours(spec: Mapping[str, Any], seed: int, envs: list[Callable[[], Recorder]])
     agent.learn(spec["steps"], threads=1)
 
 
-def theirs(spec: Mapping[str, Any], seed: int, envs: list[Callable[[], Recorder]]) -> None:
-    """Train an agent of stable-baselines3 or sb3-contrib."""
+def peer_agent(spec: Mapping[str, Any], seed: int, envs: Sequence[Callable[[], gymnasium.Env[Any, Any]]]) -> Any:
+    """Make an agent of stable-baselines3 or sb3-contrib."""
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     library, _, name = spec["peer"].rpartition(".")
@@ -130,4 +135,4 @@ def theirs(spec: Mapping[str, Any], seed: int, envs: list[Callable[[], Recorder]
     made = normalized(made, normalize, settings.get("gamma", 0.99)) if normalize else made
     given = translated(settings, made.action_space, library)
     kind: Any = getattr(import_module(library), name)
-    kind(policy, made, seed=PEER_SEEDS + seed, device="cpu", **given).learn(spec["steps"])
+    return kind(policy, made, seed=PEER_SEEDS + seed, device="cpu", **given)

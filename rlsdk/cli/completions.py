@@ -79,7 +79,7 @@ ExecutorName = Annotated[
     str,
     typer.Option(
         "--executor",
-        help="Executor of the work: processes, in-process, or a plugin's.",
+        help="Where the work runs: processes, in-process, or an executor of a plugin.",
         autocompletion=complete_executor,
     ),
 ]

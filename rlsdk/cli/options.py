@@ -112,8 +112,8 @@ Wrappers = Annotated[
         "--wrapper",
         metavar="WRAPPER",
         rich_help_panel="Environment",
-        help="A wrapper of the environment, innermost first: a name of gymnasium.wrappers or rlsdk.environments, or"
-        " package.module:Class, also with arguments: 'NAME(ARGUMENT=VALUE)'. Can be repeated.",
+        help="A wrapper of the environment, innermost first: a name of gymnasium.wrappers or of a package such as"
+        " rlsdk-envs, or package.module:Class, also with arguments: 'NAME(ARGUMENT=VALUE)'. Can be repeated.",
     ),
 ]
 TrustedFile = Annotated[

@@ -61,9 +61,9 @@ def _measured(found: dict[str, Any] | None) -> str:
     """Return one line with the measured capabilities of an algorithm, or the command that measures them."""
     if found is None:
         return "not yet; rlsdk check ID --capabilities"
-    lists = [f"{name} {', '.join(value)}" for name, value in found.items() if isinstance(value, list)]
-    texts = [f"{name} {value}" for name, value in found.items() if isinstance(value, str)]
-    return "; ".join([*lists, *texts, *(name for name, value in found.items() if value is True)])
+    texts = {name: ", ".join(value) if isinstance(value, list) else value for name, value in found.items()}
+    flags = {"environments": "several environments", "resume": "exact resuming"}
+    return "; ".join(flags.get(k, k) if v is True else f"{k} {v}" for k, v in texts.items() if v)
 
 
 def _settings_of(plugin: Plugin) -> list[FieldDoc]:

@@ -57,7 +57,7 @@ def run_training(
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="Number of seeds to run in parallel, starting at --seed (0).", rich_help_panel="Several seeds"
+            help="Number of seeds to train in parallel, from --seed on (default 0).", rich_help_panel="Several seeds"
         ),
     ] = None,
     jobs: Annotated[

@@ -73,7 +73,7 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
             `env` that it takes and `env_kwargs`. For ids whose namespace has its name (`pettingzoo/simple_spread_v3`), `auto`
             and `sync` are this vectorizer. The name of an executor (`processes`, `in-process`, or one of a plugin) plays whole
             episodes with it, for algorithms such as ARS. `auto` is `async` if there are several copies and cores and a step of
-            all copies takes longer than `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
+            all copies takes more than 700 microseconds, otherwise `sync`. The type of the result depends on it.
         env_kwargs: arguments for `gymnasium.make` or the function.
         wrappers: wrappers of each copy, innermost first: functions or classes that take an environment, names of wrappers in
             gymnasium.wrappers or of a package such as rlsdk-envs, or `package.module:Class`.

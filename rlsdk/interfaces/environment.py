@@ -44,7 +44,7 @@ class VectorEnv(Protocol):
 
 @optional
 class VectorEnvAbilities(Protocol):
-    """What a vector environment may do besides `VectorEnv`. Derive from it or not: only the names count.
+    """What a vector environment may do in addition to `VectorEnv`. Derive from it or not: only the names count.
 
     `indices` names one environment, several, or all (None).
     """

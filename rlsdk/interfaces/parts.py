@@ -195,7 +195,7 @@ class Plan(Protocol):
 
 @optional
 class PlanAbilities:
-    """What a plan may do besides `Plan`. Derive from it or not: only the names count."""
+    """What a plan may do in addition to `Plan`. Derive from it or not: only the names count."""
 
     def check_parts(self, parts: Any, /) -> object:
         """Check the other `Parts` beyond their required members; called when an agent is assembled.

@@ -104,7 +104,7 @@ ActInPlace = Callable[[Observation, Any, Generator], tuple[Callable[[int], objec
 
 @optional
 class PolicyAbilities:
-    """What a policy may do besides `Policy`. Derive from it or not: only the names count."""
+    """What a policy may do in addition to `Policy`. Derive from it or not: only the names count."""
 
     def rollout_act(self) -> Callable[..., Act[Any, Any]]:
         """Do the preparatory work for acting once per rollout instead of once per step.
@@ -185,7 +185,7 @@ class Algorithm(Stateful, Protocol[BatchT_contra]):
 
 @optional
 class AlgorithmAbilities:
-    """What an algorithm may do besides `Algorithm`. Derive from it or not: only the names count."""
+    """What an algorithm may do in addition to `Algorithm`. Derive from it or not: only the names count."""
 
     def update_several(self, batches: Any, count: int, *, progress: float) -> Iterator[Metrics]:
         """Make the `count` updates that `update` would make one by one, faster, and yield the metrics of each.
@@ -276,7 +276,7 @@ class Buffer(Stateful, Protocol[ItemT_contra, BatchT_co]):
 
 @optional
 class BufferAbilities:
-    """What a buffer may do besides `Buffer`. Derive from it or not: only the names count."""
+    """What a buffer may do in addition to `Buffer`. Derive from it or not: only the names count."""
 
     def observations(self) -> Iterator[Features]:
         """Yield all observations in which an action was taken, without normalization, in batches [N, ..].

@@ -182,18 +182,18 @@ class RunRequest:
         complete="complete_preset",
     )
     executor: str | None = option(
-        "Executor of the seeds or collectors: processes (the default), in-process, or a plugin's.",
+        "Where seeds or collectors run: processes (the default), in-process, or an executor of a plugin.",
         complete="complete_executor",
     )
     collectors: int | None = option(
-        "Number of collectors that share the environments, each with a copy of the policy.", ENVS
+        "Number of processes that collect steps, each in a part of the environments, with a copy of the policy.", ENVS
     )
     max_lag: int | None = option(
         "Number of rounds that collectors may collect ahead of the learner (default 0: always with the newest policy).",
         ROUNDS,
     )
     max_restores: int | None = option(
-        "If training diverges, restore parameters of a few thousand steps earlier, at most this often (default 0: stop).",
+        "If training diverges, restore the parameters of at most 10,000 steps earlier, at most this often (default 0: stop).",
         ROUNDS,
     )
     schedule_until: int | None = option(
@@ -202,7 +202,7 @@ class RunRequest:
         steps=True,
     )
     exact_steps: bool = option("End exactly at --steps; the last round is shorter.", default=False)
-    vectorization: str | None = option("How environments are stepped: auto (the default), sync, async, ...")
+    vectorization: str | None = option("How environments are stepped: auto (the default), sync, async (processes), ...")
     sinks: tuple[str, ...] | None = option(
         "Further logger: tensorboard, console, or a plugin's. Can be repeated.",
         name="--logger",

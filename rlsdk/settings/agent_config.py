@@ -138,7 +138,7 @@ class AgentConfig:
         kw_only=True,
         converter=as_device,
         metadata=described(
-            "torch device; auto = cuda for image policies (Cnn...) if available, otherwise cpu",
+            "torch device; auto = cuda, if available, for image policies (Cnn...) and environments on a GPU; otherwise cpu",
             affects="device",
             examples=("cpu",),
         ),

@@ -82,7 +82,7 @@ CRITIC_CLASS = described(
     " maps preprocessed observations to [N, 1]; none = features extractor and net_arch"
 )
 NETWORK_KWARGS = ACTOR_KWARGS = CRITIC_KWARGS = MEMORY_KWARGS = described(
-    "further arguments of the class in the setting of the same name (actor_kwargs: of actor_class)"
+    "arguments for the class, such as actor_kwargs for actor_class"
 )
 
 SHARED: dict[str, Mapping[str, object]] = {

@@ -170,7 +170,9 @@ def test_a_stopped_command_continues(data: Path) -> None:
     equal_learning.store((TASK, 1, "peer"), outcome(2.0))
     assert todo() == [(0, "peer"), (1, "ours"), (2, "ours"), (2, "peer")]
     assert todo(1) == [(0, "peer")]
-    assert equal_learning.stored(known)[TASK.name] == {"ours": {0: [1.0]}, "peer": {1: [2.0]}}
+    assert equal_learning.stored(known)[TASK.name] == {"ours": {0: [1.0]}, "peer": {1: [2.0]}, "coupled": {}}
+    coupled = equal_learning.missing([TASK], 2, equal_learning.stored(known), ("peer", equal_learning.COUPLED))
+    assert [job[1:] for job in coupled] == [(0, "peer"), (0, "coupled"), (1, "coupled")]
 
 
 def test_results_with_other_settings_do_not_count(data: Path) -> None:
@@ -204,6 +206,21 @@ def test_a_row_by_hand() -> None:
     empty = {task.name: {"ours": {0: [1.0] * 20}, "peer": {}}}
     *_, row = equal_page.table({task.name: task}, empty)
     assert row.startswith("| `ppo` | Toy-v0 | not measured yet | 1, 0 of 4 | 5,000 | 10.0 |  |")
+
+
+def test_runs_with_the_same_numbers_are_compared_in_pairs() -> None:
+    from scipy.stats import ttest_rel
+
+    task = Task("sac/Toy-v0", "stable_baselines3.SAC", 5000, 4, (0.0, 100.0), 0.1)
+    rng = np.random.default_rng(0)
+    peer = {run: (10.0 * run + rng.normal(size=20)).tolist() for run in range(6)}
+    coupled = {run: (np.array(peer[run]) + rng.normal(size=20)).tolist() for run in (1, 2, 4, 5)}
+    *_, row = equal_page.coupled_table({task.name: task}, {task.name: {"ours": {}, "peer": peer, "coupled": coupled}})
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    reference = ttest_rel(*([np.mean(side[run]) for run in coupled] for side in (coupled, peer)))
+    low, high = reference.confidence_interval(0.95)
+    difference = np.mean([np.mean(coupled[run]) - np.mean(peer[run]) for run in coupled])
+    assert cells[:6] == ["`sac`", "Toy-v0", EQUAL, "4", "10.0", f"{difference:.1f} [{low:.1f} .. {high:.1f}]"]
 
 
 # --- the file of tasks and the page

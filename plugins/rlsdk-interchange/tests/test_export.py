@@ -19,7 +19,8 @@ import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
 from rlsdk.runtime import is_edited
 from rlsdk_envs.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
-from rlsdk_interchange.cards import Results
+from rlsdk_interchange import record_episodes
+from rlsdk_interchange.cards import Results, model_card
 from rlsdk_interchange.exporting import export
 from rlsdk_sb3 import BaseFeaturesExtractor
 
@@ -269,6 +270,15 @@ def test_model_cards_say_what_it_is(tmp_path: Path) -> None:
         "rlsdk 0.",
     ):
         assert words in card
+
+
+def test_a_card_counts_what_the_training_counted(tmp_path: Path) -> None:
+    record_episodes("random", "CartPole-v1", 2, tmp_path / "demo", seed=0)
+    clone = rlsdk.make("bc", env=None, dataset=str(tmp_path / "demo"), policy_kwargs={"net_arch": [4]}, seed=0).learn(3)
+    assert "Trained with rlsdk for 3 updates, seed 0." in model_card(clone)
+    assert "Trained with rlsdk for 0 environment steps, seed 0." in model_card(
+        rlsdk.make("ppo", env="CartPole-v1", seed=0)
+    )
 
 
 def test_the_card_is_written_from_python_too(tmp_path: Path) -> None:

@@ -71,11 +71,12 @@ def model_card(agent: Agent, *sections: str, results: Results | None = None, rep
     spec, context = agent.spec, agent.context
     settings = "\n".join(f"| `{name}` | {value} |" for name, value in sorted(flat_scalars(agent.config).items()))
     versions = ", ".join(f"{name} {value}" for name, value in system_info().items())
+    unit = "updates" if agent.parts.plan.unit == "updates" else "environment steps"
     lines = [
         _header(agent, results),
         f"# {spec.id} on {agent.env_name or 'a custom environment'}",
         *([f"![An episode of the agent]({replay})"] if replay and replay.endswith(".gif") else []),
-        f"{IN_CARDS} {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
+        f"{IN_CARDS} {agent.num_timesteps:,} {unit}, seed {agent.seed}.",
         f"Observations: `{context.observation_space}`. Actions: `{context.action_space}`.",
         *([f"## Results\n\n{results.sentence()}"] if results else []),
         *sections,

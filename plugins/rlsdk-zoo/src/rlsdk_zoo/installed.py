@@ -69,7 +69,7 @@ class ZooAgent:
     """The command that trains the agent."""
     seed: int
     steps: int
-    """Environment steps of the training."""
+    """Environment steps of the training; updates, if it learned from a data set alone."""
     seconds: float
     """Duration of the training."""
     size: int
@@ -131,7 +131,7 @@ class ZooAgent:
 CARD = """# {agent.name}
 
 An agent of `{agent.algorithm}` for `{agent.environment}`.
-Trained with rlsdk for {agent.steps:,} environment steps, seed {agent.seed}.
+Trained with rlsdk for {agent.steps:,} environment steps (updates, if it learned from a data set alone), seed {agent.seed}.
 
 ## Result
 
@@ -156,7 +156,7 @@ mean, deviation = evaluate_policy(agent, "{agent.environment}", n_eval_episodes=
 ```
 
 The file holds what prediction needs. Reading it runs no code, and its SHA-256 is checked first. Training can continue from its
-weights (`agent.set_env`, `agent.learn`); critics, optimizers and memories start from scratch.
+weights (`agent.set_env`, `agent.learn`); critics, optimizers and replay buffers are new.
 
 ## Made with
 
