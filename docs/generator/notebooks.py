@@ -1,6 +1,7 @@
 """Notebooks with the outputs of their cells: those of the tutorial are made from its pages, and all are pages of the site.
 
-python -m docs.generator.notebooks [NAME ...]     run notebooks and store the outputs; all without. Needs nbclient
+python -m docs.generator.notebooks [NAME ...]     run notebooks whose code has changed, and store the outputs; all without
+NAME. `--again` runs them also if their code has not changed. Needs nbclient.
 
 A page of the tutorial is the source of its notebook: texts become cells of text; Python, and commands that tests run, become
 cells of code. On the site, each block of such a page has the outputs that its cell had.
@@ -152,15 +153,15 @@ def outputs(cell: Mapping[str, Any]) -> Iterator[tuple[str, bytes | None]]:
 # --- execution -------------------------------------------------------------------------------------------------------
 
 
-def run(name: str) -> None:
-    """Run a notebook in an empty folder, and store it with its outputs. Those of the same code are not made again."""
+def run(name: str, *, again: bool = False) -> None:
+    """Run a notebook in an empty folder, and store it with its outputs. Those of the same code are only made `again`."""
     import nbclient
     import nbformat
 
     notebook = from_page(tutorial()[name]) if name in tutorial() else stored(name)
     read: Any = nbformat.reads(json.dumps(notebook), as_version=4)  # type: ignore[no-untyped-call]
     before = stored(name) if (NOTEBOOKS / f"{name}.ipynb").exists() else notebook
-    if before["metadata"].get("rlsdk") == {"code": fingerprint(read)}:
+    if not again and before["metadata"].get("rlsdk") == {"code": fingerprint(read)}:
         for cell, known in zip(code_cells(read), code_cells(before), strict=True):
             cell.update(nbformat.from_dict({key: known[key] for key in ("outputs", "execution_count")}))  # type: ignore[no-untyped-call]
     else:
@@ -184,9 +185,11 @@ def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m docs.generator.notebooks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of a notebook")
+    parser.add_argument("--again", action="store_true", help="run them also if their code has not changed")
     every = [*(path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.stem not in tutorial()), *tutorial()]
-    for name in parser.parse_args().names or every:
-        run(name)
+    arguments = parser.parse_args()
+    for name in arguments.names or every:
+        run(name, again=arguments.again)
         print(name, flush=True)
 
 

@@ -19,7 +19,7 @@ from rlsdk.environments import ConnectedEnv, connect, to_gymnasium
 from rlsdk.environments.adapters.masks import GoalRules, MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
 from rlsdk.environments.wrapping import warn_of_statistics
-from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
+from rlsdk.errors import ArtifactError, PluginError, ResourceError, SettingsError, UsageError
 from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, BuildContext, PlanAbilities
 from rlsdk.interfaces.abilities import ability, plays_episodes, require_parts
 from rlsdk.networks.layers import architecture, initialization
@@ -186,9 +186,14 @@ def build_parts(agent: AssembledAgent) -> None:
 
 @contextmanager
 def _files_named(agent: AssembledAgent) -> Iterator[None]:
-    """Turn an OSError about a file inside the block into an ArtifactError that names the setting with the path."""
+    """Turn an OSError about a file inside the block into an ArtifactError that names the setting with the path, and an error
+    of torch about memory into a ResourceError."""
     try:
         yield
+    except RuntimeError as error:
+        if "allocate" not in str(error):  # torch has no class of its own for it
+            raise
+        raise ResourceError(f"{agent.spec.id}: its networks do not fit into memory; lower net_arch") from error
     except OSError as error:
         values = attrs.asdict(agent.config, recurse=False)
         names = [name for name, value in values.items() if error.filename and str(value) == str(error.filename)]

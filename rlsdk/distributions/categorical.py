@@ -260,7 +260,4 @@ class Product:
 
 
 def _total(values: list[Tensor]) -> Tensor:
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total
+    return sum(values[1:], values[0])

@@ -19,6 +19,8 @@ ValueT = TypeVar("ValueT")
 ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", "tanh")
 EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
 KERNELS = ("auto", "autograd", "numpy", "torch")
+MEMBERS = in_range(1, 512)
+"""The number of networks that an ensemble may have."""
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
 """Names of element-wise optimizers. They get all parameters as one flat vector, which has the same result."""
 MAX_LAYERS, MAX_WIDTH = 256, 2**20
@@ -208,7 +210,7 @@ class ActorAndCriticsConfig(NetworkConfig):
     """The network settings of an actor and several critics, for Box actions. Those of an algorithm derive from it."""
 
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(default=None, converter=as_net_arch)
-    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
+    n_critics: int = attrs.field(default=2, validator=MEMBERS, metadata=described("number of critics", tune=(1, 5)))
     subset_size: int | None = attrs.field(
         default=None,
         validator=in_range(1),
@@ -295,7 +297,7 @@ def memory_of(policy: str) -> str | None:
 class RecurrentConfig(ActorCriticConfig):
     """The network settings of recurrent policies."""
 
-    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1))
+    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1, 2**20))
     n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16))
     shared_lstm: bool = attrs.field(
         default=False,

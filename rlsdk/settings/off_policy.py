@@ -19,12 +19,12 @@ from rlsdk.settings.actor_critic import (
 )
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.fields import (
+    LARGEST,
     Default,
     defaults,
     described,
     finite_schedule,
     in_range,
-    is_float32,
     needs,
     positional_after,
 )
@@ -222,8 +222,8 @@ def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
         raise SettingsError(
             f'ent_coef {value!r} must be "auto", "auto_" with a first value (auto_0.1), or a number'
         ) from None
-    if not is_float32(initial) or initial < 0.0 or (learned and initial == 0.0):
-        raise SettingsError(f"ent_coef {value!r} must be {'positive' if learned else 'not negative'} and finite")
+    if not initial <= LARGEST or initial < 0.0 or (learned and initial == 0.0):
+        raise SettingsError(f"ent_coef {value!r} must be {'positive' if learned else 'not negative'}, at most 1e18")
     return initial, learned
 
 
@@ -240,7 +240,7 @@ def as_bounds(value: object) -> tuple[float, float] | None:
     if value is None:
         return None
     given = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    numbers = tuple(float(each) for each in given if isinstance(each, int | float) and is_float32(each))
+    numbers = tuple(float(each) for each in given if isinstance(each, int | float) and abs(each) <= LARGEST)
     if len(given) != 2 or len(numbers) != 2 or numbers[0] >= numbers[1]:
         raise ValueError(f"action_bounds = {value!r} must be two numbers, the lower one first, such as [-0.5, 0.5]")
     return numbers[0], numbers[1]
@@ -308,8 +308,8 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
                 "sde_sample_freq = 0 is not a period; use -1 (at rollout starts) or a positive number of steps"
             )
         target = self.target_entropy
-        if target != "auto" and (isinstance(target, str) or not is_float32(target)):
-            raise ValueError(f'target_entropy = {target!r} must be "auto" or a finite number')
+        if target != "auto" and (isinstance(target, str) or not abs(target) <= LARGEST):
+            raise ValueError(f'target_entropy = {target!r} must be "auto" or a finite number up to {LARGEST:g}')
 
     @property
     def sde_period(self) -> int | None:

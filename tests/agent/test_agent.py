@@ -157,6 +157,28 @@ def test_set_env_keeps_learning_elsewhere() -> None:
     assert fresh.learn(30).num_timesteps == 30
 
 
+@pytest.mark.parametrize("algorithm", ["ppo", "pqn", "discrete-sac", "crossq"])
+@pytest.mark.parametrize(
+    "text", ["[enforce fail]\nCPU: can't allocate memory", "CUDA out of memory. Tried to allocate 4 TiB"]
+)
+def test_networks_that_do_not_fit_into_memory_are_one_line(
+    algorithm: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(torch.nn.Linear, "__init__", failing)
+    env = "Pendulum-v1" if algorithm == "crossq" else "CartPole-v1"
+    with pytest.raises(
+        ResourceError, match=f"{algorithm}: its networks do not fit into memory; lower net_arch"
+    ) as caught:
+        rlsdk.make(algorithm, env=env)
+    assert "\n" not in str(caught.value)
+    text = "another error"
+    with pytest.raises(RuntimeError, match="another error"):
+        rlsdk.make(algorithm, env=env)
+
+
 def test_a_filled_memory_is_not_asked_to_fit_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small().learn(20)
     monkeypatch.setattr("rlsdk.runtime.memory.available_bytes", lambda: 10)

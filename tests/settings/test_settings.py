@@ -26,6 +26,7 @@ from rlsdk.settings import (
     structure,
     unstructure,
 )
+from rlsdk.settings.off_policy import parse_entropy_coefficient
 from rlsdk.settings.schedules import Constant, Custom, Linear, Piecewise, as_schedule
 from tests.effort import limited
 from tests.tables import in_one_test
@@ -257,3 +258,34 @@ def test_numbers_beyond_float32_are_refused(algorithm: str, setting: str, value:
     """torch raises a RuntimeError for them, in the middle of a training."""
     with pytest.raises(SettingsError, match=setting):
         structure({"policy": "MlpPolicy", "env": "X", setting: value}, load(algorithm).config_type)
+
+
+@in_one_test
+@pytest.mark.parametrize(
+    ("algorithm", "setting", "value"),
+    [
+        ("pqn", "batch_size", 10**30),
+        ("ppo", "vf_coef", 1e20),
+        ("sac", "ent_coef", 1e20),
+        ("sac", "ent_coef", "auto_1e20"),
+        ("sac", "target_entropy", -1e20),
+        ("cql", "alpha", 1e20),
+        ("cql", "threshold", -1e20),
+        ("cql", "target_entropy", 1e20),
+        ("dqn", "max_grad_norm", float("nan")),
+        *((name, "policy_kwargs.n_critics", 10**9) for name in ("sac", "td3", "tqc", "discrete-sac", "iql", "cql")),
+        *((name, "policy_kwargs.n_quantiles", 10**9) for name in ("tqc", "qrdqn")),
+        *((name, "policy_kwargs.lstm_hidden_size", 10**9) for name in ("recurrent-ppo", "acer")),
+    ],
+)
+def test_numbers_that_no_training_can_use_are_refused(algorithm: str, setting: str, value: Any) -> None:
+    """torch takes whole numbers of 64 bits. Adam squares gradients: infinite squares stop the training, unseen."""
+    group, _, name = setting.rpartition(".")
+    given: dict[str, Any] = {group: {name: value}} if group else {name: value}
+
+    def checked() -> None:
+        made = structure({"policy": "MlpPolicy", "env": "X", **given}, load(algorithm).config_type)
+        parse_entropy_coefficient(made.ent_coef)  # when parts are built
+
+    with pytest.raises(SettingsError, match=rf"{name}.*(1e\+?18|outside)"):
+        checked()

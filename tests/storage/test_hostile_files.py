@@ -135,7 +135,8 @@ def test_small_files_do_not_make_long_work(whole: bytes) -> None:
     for settings, match in (
         ({"policy_kwargs": {"net_arch": {"": [1] * 200_000}}}, "layers"),
         ({"policy_kwargs": {"net_arch": {"": [2**19] * 3}}}, "far larger than the file"),
-        ({"policy_kwargs": {"net_arch": {"": [4]}, "n_quantiles": 10**9}}, "far larger than the file"),
+        ({"policy_kwargs": {"net_arch": {"": [2**20]}, "n_quantiles": 10**4}}, "far larger than the file"),
+        ({"policy_kwargs": {"net_arch": {"": [4]}, "n_quantiles": 10**9}}, r"outside \[1, 10000\]"),
         ({"x" * 900: 1}, "unknown setting"),
         ({"x" * 2000: 1}, "characters"),
         ({"policy_kwargs": deep}, "nested"),

@@ -187,3 +187,13 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
     for wrong in settings:
         with pytest.raises(RlsdkError, match="net_arch" if "policy_kwargs" in wrong else next(iter(wrong))):
             learner(data, **wrong)
+    # with choices it has no effect, but a file could not store it
+    choices = recorded(tmp_path / "choices", spaces.Discrete(3))
+    for coefficient in ("sometimes", float("nan"), float("inf"), -1.0):
+        with pytest.raises(SettingsError, match="ent_coef"):
+            learner(choices, ent_coef=coefficient)
+    agent = learner(choices).learn(1)
+    with pytest.raises(SettingsError, match="ent_coef"):
+        agent.ent_coef = float("nan")
+    agent.save(tmp_path / "agent")
+    assert CQL.load(tmp_path / "agent").ent_coef == "auto"

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 
 from rlsdk.environments import make_vec_env, to_space
-from rlsdk.errors import MaskError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.errors import MaskError, ResourceError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.records import Observation
 from rlsdk.tree import flatten
 from rlsdk_datasets import Dataset, RecordedEpisode, write_episodes
@@ -129,6 +129,22 @@ def test_fine_tuning_learns_from_recorded_and_own_steps_and_resumes(tmp_path: Pa
     again.learn(20, reset_num_timesteps=False)
     mine, theirs = weights(tuned), weights(again)
     assert all(torch.equal(value, theirs[name]) for name, value in mine.items())
+
+
+def test_fine_tuning_begins_with_any_number_of_environments(tmp_path: Path) -> None:
+    """Recordings fit all of them; collected steps fit the number that collected them."""
+    data = random_dataset(_env(), tmp_path / "demo")
+    learner(data).learn(5).save(tmp_path / "offline")
+    tuned = IQL.load(tmp_path / "offline", env=make_vec_env("Pendulum-v1", 3), dataset=data, fine_tuning=True)
+    assert tuned.learn(30).num_timesteps == 30
+    assert len(tuned.parts.buffer) == len(tuned.parts.buffer.recorded) + 30
+    with pytest.raises(UsageError, match="filled from 3 environments"):
+        tuned.set_env(_env())
+    tuned.save(tmp_path / "tuned")
+    assert IQL.load(tmp_path / "tuned", env=_env(), dataset=data).learn(10).num_timesteps == 10
+    for steps in (10**12, 10**18):
+        with pytest.raises(ResourceError, match=r"the replay buffer needs .* lower buffer_size"):
+            IQL.load(tmp_path / "offline", env=_env(), dataset=data, fine_tuning=True, buffer_size=steps).learn(10)
 
 
 def _env() -> Any:

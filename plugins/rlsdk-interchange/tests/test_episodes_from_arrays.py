@@ -139,6 +139,9 @@ def test_the_place_is_checked_before_anything_is_played(tmp_path: Path) -> None:
     def never(observation: object) -> Any:
         raise AssertionError
 
+    for place in ("/", ".", ""):  # no names of files
+        with pytest.raises(ArtifactError, match=r"cannot write .* is a folder"):
+            record_episodes(never, "CartPole-v1", 1, place)
     for place in ("file/x", "folder"):
         with pytest.raises(ArtifactError, match="cannot write"):
             record_episodes(never, "CartPole-v1", 1, tmp_path / place)

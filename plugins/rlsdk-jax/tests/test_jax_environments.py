@@ -517,12 +517,24 @@ def moved(**changes: Any) -> Any:
         ),
         (begin, moved(info=None), "not a rlsdk_jax.Moved whose info is a dict"),
         (begin, moved(terminated=jnp.array(0.5)), "terminated is of float32; give bool"),
+        (begin, moved(truncated=None), "truncated is of None; give bool"),
+        (begin, moved(reward=None), "reward is of None; give a float"),
+        (begin, moved(reward=jnp.complex64(1j)), "reward is of complex64; give a float"),
     ],
 )
 def test_functions_of_a_task_that_give_something_else(first: Any, step: Any, words: str) -> None:
     box = spaces.Box(-1.0, 1.0, (1,))
     with pytest.raises(EnvironmentFault, match=words):
         JaxVectorEnv(Task("mine", box, box, first, step, 5), 2)
+
+
+def test_what_is_no_task_and_what_is_no_device_are_one_line() -> None:
+    with pytest.raises(EnvironmentFault, match=r"None is not a rlsdk_jax.Task; make_jax_vec_env\(env, n\)"):
+        JaxVectorEnv(None, 2)  # type: ignore[arg-type]
+    box = spaces.Box(-1.0, 1.0, (1,))
+    for device in ("cpu:x", "cpu:-1", "cpu:9", "nowhere"):
+        with pytest.raises(SettingsError, match=f"device '{device}' is not a device of JAX"):
+            JaxVectorEnv(Task("mine", box, box, begin, moved(), 5), 2, device)
 
 
 def test_choices_outside_their_space_and_numbers_of_a_task() -> None:

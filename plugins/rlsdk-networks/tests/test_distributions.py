@@ -16,8 +16,9 @@ from gymnasium import spaces
 from scipy import stats
 from torch import Generator, Tensor
 
-from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk_a2c import A2C
+from rlsdk_interchange import export
 from rlsdk_networks import Beta, Dirichlet, Simplex
 from rlsdk_networks.distributions import MARGIN, standard_gamma
 from rlsdk_networks.heads import BetaHead, DirichletHead
@@ -217,6 +218,27 @@ def test_what_does_not_fit_is_one_error(
     assert "\n" not in str(found.value)
 
 
+@pytest.mark.parametrize(("distribution", "action"), [("beta", BOX), ("dirichlet", Simplex(3))])
+def test_policies_are_exported_to_onnx(
+    distribution: str, action: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They return no log-densities, whose gamma functions ONNX lacks. A network with such a function is refused in one line."""
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    agent = PPO("MlpPolicy", Spaces(action), n_steps=8, seed=0, policy_kwargs={"action_distribution": distribution})
+    session = runtime.InferenceSession(str(export(agent, tmp_path / "policy.onnx").path))
+    seen = np.random.default_rng(0).uniform(-1.0, 1.0, (4, 3)).astype(np.float32)
+    (found, *_) = session.run(None, {session.get_inputs()[0].name: seen})
+    np.testing.assert_allclose(found, agent.predict(seen, deterministic=True)[0], atol=1e-5)
+    monkeypatch.setattr("rlsdk_networks.distributions._lgamma", torch.lgamma)
+    with pytest.raises(
+        UsageError, match=r"ONNX cannot hold the policy: .*lgamma.*; choose format='torch-export'"
+    ) as caught:
+        export(agent, tmp_path / "again.onnx")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "again.onnx").exists()
+
+
 def test_a_whole_network_has_no_head() -> None:
     networks = {"action_distribution": "beta", "actor_class": "mlp"}
     with pytest.raises(SettingsError, match="the action head has no effect with actor_class"):
@@ -230,7 +252,7 @@ def test_the_simplex_contains_shares_only() -> None:
         assert not simplex.contains(np.array(wrong, np.float32))
     assert repr(simplex) == "Simplex(4)"
     assert isinstance(DirichletHead(_core_space(simplex), 4), DirichletHead)
-    for wrong_size in (1, 2.0, True):
+    for wrong_size in (1, 2.0, True, 10**30):
         with pytest.raises(SettingsError, match="whole number of at least 2 shares"):
             Simplex(wrong_size)  # type: ignore[arg-type]
 

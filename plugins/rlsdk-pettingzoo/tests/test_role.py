@@ -22,6 +22,7 @@ from pettingzoo import AECEnv
 from pettingzoo.utils.agent_selector import AgentSelector
 
 from rlsdk_pettingzoo import make_role_env
+from rlsdk_pettingzoo.players import Player
 from tests.scripted_tasks import TERMINATED, TRUNCATED, Life, Scripted
 
 PPO: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "seed": 0, "policy_kwargs": {"net_arch": [8]}}
@@ -218,6 +219,63 @@ def test_mistakes_are_explained_in_one_line(arguments: Any, kind: type[RlsdkErro
     with pytest.raises(kind, match=words) as caught:
         make_role_env(CountUp, **arguments)
     assert "\n" not in str(caught.value)
+
+
+class Folding(CountUp):
+    """The player who adds 3 gives up: the game ends, perhaps before the second player moved."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.limit = 100
+        super().reset(seed, options)
+
+    def step(self, action: Any) -> None:
+        self.limit = 0 if action == 2 else self.limit
+        super().step(action)
+
+
+def test_games_that_end_before_the_first_turn_are_left_out() -> None:
+    env, again = (make_role_env(Folding, role="player_1") for _ in range(2))
+    firsts = {seed: env.reset(seed=seed)[0] for seed in range(30)}
+    for seed, first in firsts.items():
+        assert float(first[0]) in (1.0, 2.0), "the first player added 1 or 2"  # type: ignore[index]
+        assert np.array_equal(again.reset(seed=seed)[0], first)  # type: ignore[arg-type]
+        env.reset(seed=seed)
+        assert len(env.task.moves) == 1
+        again.set_state(env.get_state())
+        assert np.array_equal(again.step(0)[0], env.step(0)[0])  # type: ignore[arg-type]
+
+
+def test_an_agent_that_never_has_a_turn_is_explained() -> None:
+    env = make_role_env(lambda: CountUp(limit=1), role="player_1")
+    with pytest.raises(EnvironmentFault, match="games ended before the first turn of 'player_1'; give another role"):
+        env.reset(seed=0)
+
+
+def one_argument(observation: Any) -> int:
+    return 0
+
+
+@pytest.mark.parametrize("chosen", [7, -1, None, "x", 0.5, np.zeros(2)])
+def test_opponents_that_choose_something_else_are_explained(chosen: Any) -> None:
+    env = make_role_env(CountUp, role="player_1", opponents=lambda observation, mask, generator: chosen)
+    with pytest.raises(EnvironmentFault, match=r"of another agent chose .* which is not in its space Discrete"):
+        env.reset(seed=0)
+    with pytest.raises(EnvironmentFault, match="the policy 'one_argument' raised TypeError"):
+        make_role_env(CountUp, role="player_1", opponents=one_argument).reset(seed=0)
+
+
+def test_opponents_may_give_arrays_of_another_dtype() -> None:
+    """Box spaces of PettingZoo are float32, numbers of numpy float64."""
+    box = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def acting(result: Any) -> Any:
+        return Player(lambda *_: result, box).act(None, None)
+
+    for chosen in (np.zeros(2), np.zeros(2, int), np.zeros(2, np.float32)):
+        assert acting(chosen) is chosen
+    for wrong in (np.full(2, 1.5), np.full(2, np.nan), np.zeros(3), None, ["a", "b"]):
+        with pytest.raises(EnvironmentFault, match="which is not in its space"):
+            acting(wrong)
 
 
 class Stuck(CountUp):

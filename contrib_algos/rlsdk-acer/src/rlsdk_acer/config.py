@@ -45,7 +45,7 @@ class ACERPolicyConfig(NetworkConfig):
         converter=attrs.converters.optional(as_optimizer),
         metadata=described("torch optimizer; none = RMSprop with rprop_alpha and rprop_epsilon", examples=("sgd",)),
     )
-    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1))
+    lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1, 2**20))
     n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16))
     lstm_kwargs: Mapping[str, object] | None = None
 

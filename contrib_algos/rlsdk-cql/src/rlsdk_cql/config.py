@@ -23,8 +23,8 @@ from rlsdk_datasets import Dataset
 PAPER = "arXiv:2006.04779"
 SAC = "arXiv:1812.05905"
 UNIT = in_range(0, 1)
-FLOAT32_MAX = 3.4e38
-"""A bound of the numbers that float32 has."""
+LARGEST = 1e18
+"""float32 has the square of this number, which optimizers compute of gradients."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,7 +35,7 @@ class CQLNetworkConfig(NetworkConfig):
         default=None, converter=as_net_arch, metadata={"source": "none = [256, 256] for pi and qf"}
     )
     n_critics: int = attrs.field(
-        default=2, validator=in_range(1), metadata=described("Box actions: number of critics", tune=(1, 5))
+        default=2, validator=in_range(1, 512), metadata=described("Box actions: number of critics", tune=(1, 5))
     )
 
 
@@ -131,5 +131,5 @@ class CQLConfig(AgentConfig):
         if self.threshold is not None and self.alpha == 0.0:
             raise ValueError("alpha = 0 cannot be learned, as its first value is 0; give alpha > 0, or no threshold")
         wanted = self.target_entropy
-        if wanted != "auto" and (isinstance(wanted, str) or not abs(wanted) < FLOAT32_MAX):
-            raise ValueError(f'target_entropy = {wanted!r} must be "auto" or a finite number')
+        if wanted != "auto" and (isinstance(wanted, str) or not abs(wanted) <= LARGEST):
+            raise ValueError(f'target_entropy = {wanted!r} must be "auto" or a finite number up to {LARGEST:g}')

@@ -9,7 +9,7 @@ from rlsdk.interfaces import State
 from rlsdk.math import greedy_target, smooth_l1, taken_values
 from rlsdk.networks import DiscreteValuePolicy
 from rlsdk.records import Metrics, Transitions
-from rlsdk.updates import FlatOptimizer, TargetNetwork
+from rlsdk.updates import EntropyCoefficient, FlatOptimizer, TargetNetwork
 from rlsdk_cql.config import CQLConfig
 from rlsdk_cql.penalty import PenaltyWeight, exact_penalty
 
@@ -29,9 +29,12 @@ class ConservativeQLearning:
         self.weight = PenaltyWeight(config.alpha, config.threshold, rate, device)
         # no exploration: the agent collects nothing
         policy.epsilon.zero_()
+        # raises an error: choices do not use the coefficient, but files of agents hold it
+        EntropyCoefficient(config.ent_coef, 0.0, 1.0, "cpu")
 
     def reconfigure(self, config: CQLConfig) -> None:
-        """Use new settings from the next update on."""
+        """Use new settings from the next update on. Raises SettingsError: `ent_coef` is not an entropy coefficient."""
+        EntropyCoefficient(config.ent_coef, 0.0, 1.0, "cpu")
         self.weight.reconfigure(config.alpha, config.threshold)
         self.config = config
 

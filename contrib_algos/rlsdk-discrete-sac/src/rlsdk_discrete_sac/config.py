@@ -34,7 +34,9 @@ class DiscreteSACPolicyConfig(NetworkConfig):
             "hidden layer widths", source="none = [256, 256] for pi and qf, [] for both after NatureCNN"
         ),
     )
-    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
+    n_critics: int = attrs.field(
+        default=2, validator=in_range(1, 512), metadata=described("number of critics", tune=(1, 5))
+    )
     share_features_extractor: bool = attrs.field(
         default=False,
         metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),

@@ -66,7 +66,9 @@ class RecordedAndCollected:
         self.online.extend(item)
 
     def __len__(self) -> int:
-        return len(self.recorded) + len(self.online)
+        """The number of recorded and collected steps; 0 before the first collected one."""
+        # a filled buffer fits only the number of environments that filled it, and has its memory: recordings need neither
+        return len(self.recorded) + len(self.online) if len(self.online) else 0
 
     def bytes_required(self) -> int:
         """The size of the full buffer of collected steps; the recordings are in a file."""

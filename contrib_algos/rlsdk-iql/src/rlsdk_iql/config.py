@@ -32,7 +32,9 @@ class IQLNetworkConfig(NetworkConfig):
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
         default=None, converter=as_net_arch, metadata={"source": "none = [256, 256] for pi, vf and qf"}
     )
-    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
+    n_critics: int = attrs.field(
+        default=2, validator=in_range(1, 512), metadata=described("number of critics", tune=(1, 5))
+    )
 
 
 def _networks(value: Mapping[str, object] | IQLNetworkConfig | None) -> IQLNetworkConfig:

@@ -78,8 +78,7 @@ def data_file(path: str | PathLike[str]) -> Path:
     Raises:
         ArtifactError: as `suffixed`.
     """
-    place = Path(path)
-    whole = suffixed(place)
+    place, whole = Path(path), suffixed(Path(path))
     return whole if whole.is_file() and not place.is_file() else place
 
 

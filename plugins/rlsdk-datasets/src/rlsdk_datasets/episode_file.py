@@ -148,7 +148,7 @@ def require_place(path: str | Path) -> Path:
         ArtifactError: no file can be written to `path`.
     """
     target = suffixed(Path(path))
-    above = next(folder for folder in target.absolute().parents if folder.exists())
+    above = next((folder for folder in target.absolute().parents if folder.exists()), target)
     if target.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
         where = f"{target} is a folder" if target.is_dir() else f"{above} is not a folder that files can be written to"
         raise ArtifactError(f"cannot write {target}: {where}; choose a writable place with free space")
@@ -160,7 +160,7 @@ def _write(path: Path, tensors: dict[str, Tensor], document: dict[str, object]) 
     from safetensors import SafetensorError  # at the first use of a file: training alone does without its megabyte
     from safetensors.torch import save_file
 
-    target = suffixed(path)
+    target = require_place(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk import load, tree
 from rlsdk.agent import Agent
-from rlsdk.errors import DivergenceError, SettingsError, UsageError
+from rlsdk.errors import DivergenceError, SettingsError, UsageError, message_of, one_line
 from rlsdk.exploration import random_actions
 from rlsdk.records import Act, Features, Observation
 from rlsdk.runs import find_agent
@@ -269,8 +269,7 @@ def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
 
 def format_of(path: str | Path | None) -> str | None:
     """Return the format of a file with this suffix; None for other suffixes."""
-    suffix = "" if path is None else Path(path).suffix
-    return next((name for name, own in FORMATS.items() if own == suffix), None)
+    return next((name for name, own in FORMATS.items() if path is not None and Path(path).suffix == own), None)
 
 
 def _twin(agent: Agent) -> Agent:
@@ -355,12 +354,14 @@ def _onnx(program: torch.export.ExportedProgram, module: ExportedPolicy) -> byte
     except ImportError:
         raise SettingsError(f"format 'onnx' needs more packages: {pip_install('rlsdk-interchange[export]')}") from None
     with contextlib.redirect_stdout(io.StringIO()), _quiet():  # the exporter prints its progress
-        made = torch.onnx.export(
-            program, input_names=module.input_names, output_names=module.output_names, dynamo=True, verbose=False
-        )
+        try:
+            read, given = module.input_names, module.output_names
+            made = torch.onnx.export(program, input_names=read, output_names=given, dynamo=True, verbose=False)
+        except Exception as error:  # of many classes; the last lines have the reason
+            reason = one_line(message_of(error.__cause__ or error), 200)
+            raise UsageError(f"ONNX cannot hold the policy: {reason}; choose format='torch-export'") from error
     assert made is not None
-    serialized: bytes = made.model_proto.SerializeToString()
-    return serialized
+    return bytes(made.model_proto.SerializeToString())
 
 
 def _interface(exported: Exported) -> str:

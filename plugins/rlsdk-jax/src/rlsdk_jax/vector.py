@@ -70,6 +70,10 @@ class JaxVectorEnv:
 
     def __init__(self, task: Task, count: int, device: str = "cpu") -> None:
         """`device` is a device of torch, on which JAX computes too; see `make_jax_vec_env`."""
+        if not isinstance(task, Task):
+            raise EnvironmentFault(
+                f"{shown(task, 60)} is not a rlsdk_jax.Task; make_jax_vec_env(env, n) takes environments"
+            )
         require_limit(task.limit)
         self.task, self.num_envs, self.device, self.name = task, require_copies(count), device, task.name
         self.observation_space: Space = to_space(task.observation_space, "observation")
@@ -174,11 +178,17 @@ class JaxVectorEnv:
             )
         for what, before, after in (("observation", seen, moved.observation), ("state", state, moved.state)):
             self._require_same(what, before, after)
-        for what in ("reward", "terminated", "truncated"):
-            if (shape := tuple(np.shape(getattr(moved, what)))) != ():
+        refused = {
+            "reward": ("c", "a float"),
+            **dict.fromkeys(("terminated", "truncated"), ("cf", "bool, such as done > 0")),
+        }
+        for what, (kinds, accepted) in refused.items():
+            value = getattr(moved, what)
+            if (shape := tuple(np.shape(value))) != ():
                 raise EnvironmentFault(f"environment {self.name!r}: {what} of one row has the shape {shape}, not ()")
-            if what != "reward" and (kind := np.dtype(getattr(moved, what).dtype)).kind == "f":
-                raise EnvironmentFault(f"environment {self.name!r}: {what} is of {kind}; give bool, such as done > 0")
+            kind = np.dtype(value.dtype) if hasattr(value, "dtype") else None
+            if kind is None or kind.kind in kinds:
+                raise EnvironmentFault(f"environment {self.name!r}: {what} is of {kind}; give {accepted}")
         self._infos = {name: value for name, value in moved.info.items() if getattr(value, "shape", None) == ()}
         return state
 
@@ -375,7 +385,8 @@ def _jax_device(jax: Any, device: str) -> Any:
     kind, _, number = device.partition(":")
     try:
         found = jax.devices({"cuda": "gpu"}.get(kind, kind))
-        return found[int(number or 0)]
+        # -1 would be the last device of JAX, and none of torch
+        return found[int(number or 0) if number.isdecimal() or not number else len(found)]
     except (RuntimeError, IndexError):
         has = ", ".join(sorted({each.platform for each in jax.devices()}))
         raise SettingsError(

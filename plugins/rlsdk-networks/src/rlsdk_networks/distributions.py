@@ -76,9 +76,15 @@ class Beta:
         return each.sum(-1).to(self.alpha.dtype)
 
 
+def _lgamma(x: Tensor) -> Tensor:
+    """The logarithm of the gamma function, [..] -> [..]; 0 while a policy is exported."""
+    # exported policies return no log-densities, and ONNX has no such function
+    return torch.zeros_like(x) if torch.compiler.is_exporting() else torch.lgamma(x)
+
+
 def _log_beta(alpha: Tensor, beta: Tensor) -> Tensor:
     """The logarithm of the beta function, [N, A]."""
-    return torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)
+    return _lgamma(alpha) + _lgamma(beta) - _lgamma(alpha + beta)
 
 
 @explain_names
@@ -131,4 +137,4 @@ def _inside(shares: Tensor) -> Tensor:
 
 def _log_normalizer(concentration: Tensor) -> Tensor:
     """The logarithm of the multivariate beta function, [N, K] -> [N]."""
-    return torch.lgamma(concentration).sum(-1) - torch.lgamma(concentration.sum(-1))
+    return _lgamma(concentration).sum(-1) - _lgamma(concentration.sum(-1))

@@ -12,6 +12,8 @@ from rlsdk.errors import SettingsError, shown
 
 TOLERANCE = 1e-4
 """How far the sum may be from 1. Sums of float32 numbers are rounded."""
+MOST = 2**20
+"""The largest number of shares."""
 
 
 class Simplex(spaces.Box):
@@ -21,9 +23,11 @@ class Simplex(spaces.Box):
     """
 
     def __init__(self, n: int, *, seed: int | np.random.Generator | None = None) -> None:
-        """Raises SettingsError if `n` is not a whole number of at least 2."""
-        if isinstance(n, bool) or not isinstance(n, int) or n < 2:
-            raise SettingsError(f"Simplex(n = {shown(n, 60)}) needs a whole number of at least 2 shares")
+        """Raises SettingsError if `n` is not a whole number from 2 to `MOST`."""
+        if isinstance(n, bool) or not isinstance(n, int) or not 2 <= n <= MOST:
+            raise SettingsError(
+                f"Simplex(n = {shown(n, 60)}) needs a whole number of at least 2 shares, and at most {MOST:,}"
+            )
         super().__init__(0.0, 1.0, (n,), np.float32, seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> NDArray[Any]:

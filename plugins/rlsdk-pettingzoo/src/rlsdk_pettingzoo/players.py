@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rlsdk
-from rlsdk.errors import SettingsError, shown
-from rlsdk_pettingzoo.tasks import role_of
+from rlsdk.errors import EnvironmentFault, SettingsError, shown
+from rlsdk_pettingzoo.tasks import called, name_of_source, role_of
 
 Mask = NDArray[np.bool_] | None
 RANDOM = "random"
@@ -46,11 +46,16 @@ class Player:
             self._session = self.policy.session(1, deterministic=self.deterministic, seed=seed)
 
     def act(self, observation: object, mask: Mask) -> object:
-        """An action in the agent's space. `observation` is one of the task, without the mask; `mask` is bool [A] or None."""
+        """An action in the agent's space. `observation` is one of the task, without the mask; `mask` is bool [A] or None.
+
+        Raises:
+            EnvironmentFault: the policy raises an error, or chooses something that is not in the space.
+        """
         if self._session is not None:
-            return self._session.act(observation, mask if mask is None else mask[None])
+            return self._inside(self._session.act(observation, mask if mask is None else mask[None]))
         if callable(self.policy):
-            return self.policy(observation, mask, self._random)
+            own, arguments = self.policy, (observation, mask, self._random)
+            return self._inside(called(lambda: own(*arguments), f"the policy {name_of_source(own)!r}", "its call"))
         if mask is not None and isinstance(self.space, gymnasium.spaces.Discrete):
             return int(self.space.start) + int(self._random.choice(np.flatnonzero(mask)))
         if mask is not None and isinstance(self.space, gymnasium.spaces.MultiDiscrete):
@@ -58,6 +63,18 @@ class Player:
             chosen = np.array([self._random.choice(np.flatnonzero(part)) for part in parts])
             return self.space.start + chosen.reshape(self.space.shape)
         return self.space.sample()
+
+    def _inside(self, action: object) -> object:
+        """An action that a policy chose. Raises EnvironmentFault if it is not in the space: tasks rarely check it."""
+        # arrays of numbers of another dtype are accepted, as tasks accept them
+        is_box = isinstance(self.space, gymnasium.spaces.Box)
+        is_array = is_box and isinstance(action, np.ndarray) and action.dtype.kind in "biuf"
+        if not self.space.contains(np.asarray(action, self.space.dtype) if is_array else action):
+            who = self.policy if self._session is not None else repr(name_of_source(self.policy))
+            raise EnvironmentFault(
+                f"the policy {who} of another agent chose {shown(action, 60)}, which is not in its space {self.space}"
+            )
+        return action
 
 
 def players_of(

@@ -38,6 +38,8 @@ from rlsdk_pettingzoo.tasks import (
 ANY = "any"
 MOST_MOVES = 100_000
 """Moves of the other agents in a row after which a task counts as endless."""
+MOST_GAMES = 1000
+"""Games without a turn of the agent in a row, after which it counts as one that never acts."""
 
 
 class OneRole(gymnasium.Env[object, object]):
@@ -90,17 +92,24 @@ class OneRole(gymnasium.Env[object, object]):
         return self._begin(options)
 
     def _begin(self, options: dict[str, Any] | None = None) -> tuple[object, dict[str, object]]:
-        """Begin the episode whose seed is `_episode`."""
-        random, self._actions = np.random.default_rng(self._episode), []
+        """Begin the episode whose seed is `_episode`. Games that end before the agent's first turn are left out."""
+        random, seed, self._actions = np.random.default_rng(self._episode), self._episode, []
         self._players = self.next_players  # those of a running game stay until its end
-        self.agent = self.candidates[int(random.integers(len(self.candidates)))]
-        for player in self._players.values():
-            player.begin(int(random.integers(2**31)))
-        self._ask(lambda: self.task.reset(seed=self._episode, options=options), "reset")
-        self._begun = True
-        self._advance()
-        observation, _, _, _, info = self._seen()
-        return observation, info
+        for _ in range(MOST_GAMES):
+            self.agent = self.candidates[int(random.integers(len(self.candidates)))]
+            for player in self._players.values():
+                player.begin(int(random.integers(2**31)))
+            self._ask(lambda seed=seed: self.task.reset(seed=seed, options=options), "reset")
+            self._begun = True
+            self._advance()
+            observation, _, terminated, truncated, info = self._seen()
+            if not terminated and not truncated:
+                return observation, info
+            seed = int(random.integers(2**31))
+        raise EnvironmentFault(
+            f"task {self.name!r}: {MOST_GAMES:,} games ended before the first turn of {self.agent!r}; give another role,"
+            " or opponents that play longer"
+        )
 
     def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
         if not self._begun or not self.task.agents:

@@ -28,7 +28,7 @@ class QRDQNPolicyConfig(DiscreteValueConfig):
 
     n_quantiles: int = attrs.field(
         default=200,
-        validator=in_range(1),
+        validator=in_range(1, 10_000),
         metadata=described("number of quantiles per action", source=PAPER, tune=(10, 200)),
     )
     optimizer_class: str | Callable[..., Any] | None = attrs.field(

@@ -26,11 +26,11 @@ class TQCPolicyConfig(SoftActorCriticNetworkConfig):
 
     n_quantiles: int = attrs.field(
         default=25,
-        validator=in_range(1),
+        validator=in_range(1, 10_000),
         metadata=described("number of quantiles that each critic predicts", source=PAPER),
     )
     n_critics: int = attrs.field(
-        default=2, validator=in_range(1), metadata=described("number of critics; the paper uses 5", tune=(1, 5))
+        default=2, validator=in_range(1, 512), metadata=described("number of critics; the paper uses 5", tune=(1, 5))
     )
 
 
