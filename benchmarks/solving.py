@@ -3,9 +3,11 @@
 python -m benchmarks.solving [TASK ...] [--algorithms ppo ...] [--seeds 5]   # trains seeds that were not measured yet
 python -m benchmarks.solving --sbx ~/sbx/bin/python CartPole-v1               # an interpreter that has SBX
 python -m benchmarks.solving Hopper-v5 --seeds 1 --sides peer sbx --stop-at 3    # other libraries end at three times our time
-python -m benchmarks.solving --write                                          # the table of docs/seconds-to-solve.md
+python -m benchmarks.solving Hopper-v5 --seeds 1 --threads 2 --stop-at 2         # the same, with two threads
+python -m benchmarks.solving --write                                          # the tables of docs/seconds-to-solve.md
 
-Every training runs in a separate process with one thread. The sides train alternately, seed after seed.
+Every training runs in a separate process, with one thread unless --threads is given. The sides train alternately, seed after
+seed.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,15 +37,20 @@ BEGIN, END = "<!-- measured by python -m benchmarks.solving -->", "<!-- end of s
 EPISODES = 20
 SIDES = ("ours", "peer", "sbx")
 IN_SBX = ("PPO", "DQN", "SAC", "TQC", "TD3", "DDPG")
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", JAX_THREADS: "1"}
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", JAX_THREADS)
 COLUMNS = (
     *("task", "algorithm", "rlsdk: CPU seconds", "wall-clock", "steps", "peer: CPU seconds"),
     *("wall-clock", "steps", "SBX: CPU seconds", "wall-clock", "seeds", "faster than the next by"),
 )
+THREADED_COLUMNS = (
+    *("task", "algorithm", "rlsdk: wall-clock seconds", "CPU seconds", "steps"),
+    *("peer: wall-clock", "SBX: wall-clock", "seeds"),
+)
+"""The columns of the second table, which has the trainings with two threads."""
 Outcome = dict[str, Any]
 """The result of one training: solved, cpu, wall, steps, return, date, versions."""
 Results = dict[str, dict[str, dict[str, Outcome]]]
-"""Task/algorithm -> side -> seed -> outcome."""
+"""Task/algorithm -> side -> seed -> outcome. With more threads than one, the side is named by `threaded`."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +94,10 @@ class Entry:
         found = SIDES if self.peer.rpartition(".")[2] in IN_SBX else SIDES[:2]
         return found if self.ours else found[1:]
 
-    def spec(self, side: str, seed: int, limit: float = math.inf) -> dict[str, Any]:
+    def spec(self, side: str, seed: int, limit: float = math.inf, threads: int = 1) -> dict[str, Any]:
         """The description of one training, for benchmarks.solving_run. `limit`: processor seconds of other libraries."""
         shared = {"env": self.environment, "threshold": self.threshold, "every": self.every, "episodes": EPISODES}
-        shared |= {"side": side, "seed": seed}
+        shared |= {"side": side, "seed": seed, "threads": threads}
         if side != "ours":
             shared |= {"limit": limit} if math.isfinite(limit) else {}
             name = self.peer if side == "peer" else f"sbx.{self.peer.rpartition('.')[2]}"
@@ -133,7 +139,7 @@ def run(spec: Mapping[str, Any], interpreter: str) -> Outcome:
         SystemExit: the training failed.
     """
     command = [interpreter, "-m", "benchmarks.solving_run", json.dumps(spec)]
-    env = {**os.environ, **ONE_THREAD}
+    env = {**os.environ, **dict.fromkeys(THREADS, str(spec["threads"]))}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{spec['algorithm']} on {spec['env']} failed: {done.stderr.strip().splitlines()[-1]}")
@@ -146,24 +152,31 @@ def measure(
     interpreters: Mapping[str, str],
     *,
     again: bool = False,
-    minutes: float = math.inf,
     stop_at: float = math.inf,
+    threads: int = 1,
 ) -> None:
-    """Run the missing trainings. The file is written after every training. No training begins after `minutes`.
+    """Run the missing trainings. The file is written after every training.
 
-    A training of another library stops after `stop_at` times the processor time in which rlsdk solves the task.
+    A training of another library stops after `stop_at` times the processor time in which rlsdk solves the task. With several
+    threads, it stops after that multiple of our wall-clock time on all of its threads, so not earlier than that.
     """
-    end = time.monotonic() + 60 * minutes
+    own, key = threaded("ours", threads), "cpu" if threads == 1 else "wall"
     for entry in chosen:
         for seed in seeds:
             for side in (side for side in entry.sides() if side in interpreters):
-                missing = str(seed) not in stored().get(entry.name, {}).get(side, {})
-                if (again or missing) and time.monotonic() < end:
-                    limit = stop_at * fastest(entry.task, stored(), ("ours",))
-                    outcome = run(entry.spec(side, seed, limit), interpreters[side])
-                    store(entry, side, seed, outcome)
-                    shown = {key: outcome[key] for key in ("solved", "cpu", "wall", "steps", "return")}
-                    print(entry.name, side, seed, shown, flush=True)
+                name = threaded(side, threads)
+                missing = str(seed) not in stored().get(entry.name, {}).get(name, {})
+                if again or missing:
+                    limit = stop_at * threads * fastest(entry.task, stored(), (own,), key)
+                    outcome = run(entry.spec(side, seed, limit, threads), interpreters[side])
+                    store(entry, name, seed, outcome)
+                    shown = {each: outcome[each] for each in ("solved", "cpu", "wall", "steps", "return")}
+                    print(entry.name, name, seed, shown, flush=True)
+
+
+def threaded(side: str, threads: int) -> str:
+    """The name under which the results of a side are stored."""
+    return side if threads == 1 else f"{side}, {threads} threads"
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -174,10 +187,10 @@ def middle(outcomes: Mapping[str, Outcome], key: str) -> float:
     return median(outcome[key] if outcome["solved"] else math.inf for outcome in outcomes.values())
 
 
-def fastest(task: str, results: Results, sides: tuple[str, ...]) -> float:
-    """The smallest median of CPU seconds in which one of `sides` solves the task, over all algorithms, or infinity."""
+def fastest(task: str, results: Results, sides: tuple[str, ...], key: str = "cpu") -> float:
+    """The smallest median of seconds in which one of `sides` solves the task, over all algorithms, or infinity."""
     measured = (found.get(side) for name, found in results.items() if name.startswith(f"{task}/") for side in sides)
-    return min((middle(outcomes, "cpu") for outcomes in measured if outcomes), default=math.inf)
+    return min((middle(outcomes, key) for outcomes in measured if outcomes), default=math.inf)
 
 
 def _number(value: float) -> str:
@@ -239,15 +252,45 @@ def rows(results: Results) -> Iterator[str]:
             yield f"| {' | '.join([*shown, *sbx[:2], seeds, found])} |"
 
 
+def threaded_rows(results: Results) -> Iterator[str]:
+    """Yield the rows of the table of trainings with two threads."""
+    for entry in entries():
+        sides = [results.get(entry.name, {}).get(threaded(side, 2), {}) for side in SIDES]
+        if any(sides):
+            wall, cpu, steps = [""] * 3
+            if own := sides[0]:
+                wall, cpu, steps = wall_cell(own), _number(middle(own, "cpu")), f"{middle(own, 'steps'):,.0f}"
+            how = f"`{entry.algorithm}` {entry.preset.removeprefix(entry.environment)}".strip()
+            seeds = ", ".join(str(len(outcomes)) for outcomes in sides if outcomes)
+            yield f"| {' | '.join([entry.task, how, wall, cpu, steps, *map(wall_cell, sides[1:]), seeds])} |"
+
+
+def wall_cell(outcomes: Mapping[str, Outcome]) -> str:
+    """The median of wall-clock seconds, or after how many of them the training ended without solving the task."""
+    if not outcomes:
+        return ""
+    found = middle(outcomes, "wall")
+    if math.isfinite(found):
+        return f"**{_number(found)}**"
+    return f"not solved in {_number(median(outcome['wall'] for outcome in outcomes.values()))}"
+
+
 def table(results: Results) -> str:
-    """The table with the dates and versions above it."""
+    """The tables of one and of two threads, with the dates and versions above them."""
     outcomes = [o for sides in results.values() for seeds in sides.values() for o in seeds.values()]
     found = {pair for outcome in outcomes for pair in outcome["versions"].items()}
     known = ", ".join(f"{name} {number}" for name, number in sorted(found))
     dates = sorted({outcome["date"] for outcome in outcomes})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    head = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
-    return "\n".join([f"Measured {when}: {known}", "", head, *rows(results)])
+    text = [f"Measured {when}: {known}", "", *header(COLUMNS), *rows(results)]
+    if more := list(threaded_rows(results)):
+        text += ["", "With two threads, on a machine that did nothing else:", "", *header(THREADED_COLUMNS), *more]
+    return "\n".join(text)
+
+
+def header(columns: tuple[str, ...]) -> list[str]:
+    """The first two lines of a table."""
+    return [f"| {' | '.join(columns)} |", f"{'|---' * len(columns)}|"]
 
 
 def main() -> None:
@@ -259,13 +302,13 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--seeds", type=int, default=0, help="how many; none without: nothing is trained")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no training after this time")
     parser.add_argument(
         "--stop-at", type=float, default=math.inf, metavar="FACTOR", help="end others at FACTOR times our time"
     )
+    parser.add_argument("--threads", type=int, choices=(1, 2), default=1, help="of every training (default: 1)")
     parser.add_argument("--again", action="store_true", help="replace what was measured")
     parser.add_argument("--sbx", metavar="PYTHON", help="an interpreter with SBX; without one its cells stay empty")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/seconds-to-solve.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/seconds-to-solve.md")
     options = parser.parse_args()
     chosen = [e for e in known if not options.tasks or e.task in options.tasks]
     chosen = [e for e in chosen if not options.algorithms or e.algorithm in options.algorithms]
@@ -275,7 +318,7 @@ def main() -> None:
     if options.sbx and "sbx" in options.sides:
         interpreters["sbx"] = options.sbx
     seeds = range(options.first, options.first + options.seeds)
-    given = {key: getattr(options, key) for key in ("again", "minutes", "stop_at")}
+    given = {key: getattr(options, key) for key in ("again", "stop_at", "threads")}
     measure(chosen, seeds, interpreters, **given)
     if options.write:
         page = PAGE.read_text(encoding="utf-8")

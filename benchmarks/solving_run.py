@@ -153,7 +153,9 @@ def ours(spec: Mapping[str, Any]) -> dict[str, Any]:
     with clock.paused():
         criterion = _criterion(spec, agent.predict, clock)
     watch = LambdaCallback(on_rollout_start=lambda run: criterion.at(run.num_timesteps))
-    return criterion.outcome(lambda: agent.learn(spec["steps"], callback=watch, threads=1), lambda: agent.num_timesteps)
+    return criterion.outcome(
+        lambda: agent.learn(spec["steps"], callback=watch, threads=spec["threads"]), lambda: agent.num_timesteps
+    )
 
 
 def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +177,7 @@ def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
         kind = getattr(import_module(library), name)
         return kind(policy, envs, seed=spec["seed"], device="cpu", **given), envs
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(spec["threads"])
     made()  # imports the remaining modules before the timing
     clock = Clock()
     model, envs = made()

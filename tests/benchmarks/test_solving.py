@@ -105,6 +105,24 @@ def test_other_libraries_stop_at_a_multiple_of_our_time(tmp_path: Path, monkeypa
     assert other.sides() == ("peer", "sbx")
 
 
+def test_trainings_with_two_threads_are_stored_and_shown_separately(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solving, "DATA", tmp_path / "data.json")
+    specs = []
+    monkeypatch.setattr(solving, "run", lambda spec, interpreter: specs.append(spec) or outcome(4.0))
+    entry = next(entry for entry in solving.entries() if entry.name == "CartPole-v1/ppo")
+    for threads in (1, 2):
+        solving.measure([entry], range(1), {"ours": "here", "peer": "here"}, stop_at=3.0, threads=threads)
+    assert [spec["threads"] for spec in specs] == [1, 1, 2, 2]
+    assert [spec.get("limit") for spec in specs] == [None, 12.0, None, 3.0 * 8.0 * 2]
+    found = solving.stored()
+    found["CartPole-v1/ppo"]["peer, 2 threads"]["0"] |= {"solved": False, "wall": 30.0}
+    first, second = [line for line in solving.table(found).splitlines() if line.startswith("| CartPole")]
+    assert first.count("**4.0**") == 2
+    assert second == "| CartPole-v1 | `ppo` -fast | **8.0** | 4.0 | 1,000 | not solved in 30.0 |  | 1, 1 |"
+
+
 def test_every_environment_plays_one_episode() -> None:
     import gymnasium
 
