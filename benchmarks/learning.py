@@ -1,8 +1,8 @@
-"""The returns of agents with the presets of their packages, and of stable-baselines3 with the same settings and seeds.
+"""The returns of agents with the presets of their packages, and of the peers with the same settings and seeds.
 
 rlsdk run sac --env Pendulum-v1 --seeds 5 --jobs 1 --out runs/sac    train
 python -m benchmarks.learning add runs/sac                           write the returns into contrib_algos/rlsdk-sac/results.json
-python -m benchmarks.learning peer sac Pendulum-v1 --seeds 5         the same with stable-baselines3
+python -m benchmarks.learning peer sac Pendulum-v1 --seeds 5         the same with stable-baselines3 or sb3-contrib
 python -m benchmarks.learning pages                                  write the tables of the pages of results and of the cards
 """
 
@@ -110,22 +110,24 @@ def _has_preset(folder: Path, algorithm: str, name: str) -> bool:
     return known is not None and has_preset(rlsdk.load(folder / "final.rlsdk").config, known)
 
 
-def peer(algorithm: str, env: str, seeds: range, steps: int | None, keep: Path | None = None) -> None:
-    """Train stable-baselines3 with the preset, seed after seed, and store the returns. Seeds with stored results for the same
-    number of steps are left out.
+def peer(
+    algorithm: str, env: str, seeds: range, steps: int | None, keep: Path | None = None, variant: str | None = None
+) -> None:
+    """Train the peer with the preset, seed after seed, and store the returns. Seeds with stored results for the same number
+    of steps are left out.
 
     keep: a folder for unfinished trainings. None: an interrupted training starts again.
+    variant: the preset, if it is not that of the environment.
     """
-    found_preset = preset(algorithm, env)
+    name = variant or env
+    found_preset = preset(algorithm, name)
     if found_preset is None:
-        raise SystemExit(f"{algorithm} has no preset for {env}")
+        raise SystemExit(f"{algorithm} has no preset {name}")
     total = steps or found_preset.steps
     for seed in seeds:
-        before = known(algorithm).get(env, {}).get("peer", {})
+        before = known(algorithm).get(name, {}).get("peer", {})
         if before.get("steps") == total and str(seed) in before["seeds"]:
-            print(
-                f"stable-baselines3 {algorithm} on {env}, seed {seed}: known, {before['seeds'][str(seed)]}", flush=True
-            )
+            print(f"the peer of {algorithm} on {env}, seed {seed}: known, {before['seeds'][str(seed)]}", flush=True)
             continue
         began = time.process_time()
         place = keep / f"{algorithm}-{env}-{seed}" if keep else None
@@ -139,10 +141,10 @@ def peer(algorithm: str, env: str, seeds: range, steps: int | None, keep: Path |
             "version": version("stable-baselines3"),
             "seeds": {str(seed): round(reached, 1)},
         }
-        write(algorithm, env, "peer", found)
+        write(algorithm, name, "peer", found)
         if place:
             shutil.rmtree(place, ignore_errors=True)
-        print(f"stable-baselines3 {algorithm} on {env}, seed {seed}: {reached:.1f}", flush=True)
+        print(f"the peer of {algorithm} on {env}, seed {seed}: {reached:.1f}", flush=True)
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------
@@ -271,6 +273,7 @@ def main() -> None:
     other.add_argument("env")
     other.add_argument("--seeds", type=positive, default=5)
     other.add_argument("--first", type=int, default=0, help="the first seed")
+    other.add_argument("--preset", help="if it is not that of the environment")
     other.add_argument("--steps", type=positive, help="instead of the preset's")
     other.add_argument("--keep", type=Path, help="a folder for unfinished trainings, to be continued")
     commands.add_parser("pages")
@@ -280,7 +283,7 @@ def main() -> None:
             add(folder, options.preset)
     elif options.command == "peer":
         seeds = range(options.first, options.first + options.seeds)
-        peer(options.algorithm, options.env, seeds, options.steps, options.keep)
+        peer(options.algorithm, options.env, seeds, options.steps, options.keep, options.preset)
     else:
         for path, text in pages().items():
             path.write_text(text, encoding="utf-8")

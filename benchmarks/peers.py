@@ -36,6 +36,19 @@ def _activation(name: str, library: str) -> Any:
     return getattr(import_module("torch.nn"), {"relu": "ReLU", "tanh": "Tanh"}[name])
 
 
+def peer_class(algorithm: str) -> Any:
+    """The class of an algorithm in stable-baselines3 or sb3-contrib.
+
+    Raises:
+        SystemExit: neither has the algorithm.
+    """
+    for library in ("stable_baselines3", "sb3_contrib"):
+        for name, found in vars(import_module(library)).items():
+            if isinstance(found, type) and name.lower() == algorithm.replace("-", ""):
+                return found
+    raise SystemExit(f"neither stable-baselines3 nor sb3-contrib has {algorithm}")
+
+
 def normalized(envs: Any, normalize: Any, gamma: float) -> Any:
     """Wrap environments in the peer's VecNormalize. `normalize`: further arguments of the wrapper, or True."""
     from stable_baselines3.common.vec_env import VecNormalize

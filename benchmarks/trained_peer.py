@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers import normalized, translated
+from benchmarks.peers import normalized, peer_class, translated
 
 EPISODES = 10
 SAVE_EVERY = 25_000
@@ -26,7 +26,6 @@ def trained_peer(
         training continues from them. None: nothing is saved. stable-baselines3 stores neither random state nor
         environment, so that a continued training differs from an uninterrupted one.
     """
-    import stable_baselines3
     import torch
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
@@ -40,7 +39,7 @@ def trained_peer(
     if normalize:
         envs = normalized(envs, normalize, given.get("gamma", 0.99))
         others = normalized(others, {"training": False, "norm_reward": False}, 0.99)
-    kind: Any = getattr(stable_baselines3, algorithm.upper())
+    kind = peer_class(algorithm)
     saved = _saved(kind, envs, keep) if keep else None
     model = saved or kind("MlpPolicy", envs, seed=seed, device="cpu", **given)
     model.learn(steps - model.num_timesteps, callback=_saving(model, keep) if keep else None, reset_num_timesteps=False)

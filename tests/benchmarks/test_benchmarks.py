@@ -305,6 +305,16 @@ def test_seeds_of_a_peer_that_are_known_are_not_trained_again(tmp_path: Path, mo
     # a training of another length does not replace this one: seed 0 is trained again
     learning.peer("sac", "Pendulum-v1", range(1), 200)
     assert trained[3:] == [0]
+    learning.peer("sac", "Pendulum-v1", range(1), None, variant="Pendulum-v1-fast")
+    assert set(learning.known("sac")) == {"Pendulum-v1", "Pendulum-v1-fast"}
+
+
+def test_the_classes_of_peers_are_found() -> None:
+    pytest.importorskip("sb3_contrib")
+    found = [peers.peer_class(algorithm).__name__ for algorithm in ("ppo", "crossq", "maskable-ppo")]
+    assert found == ["PPO", "CrossQ", "MaskablePPO"]
+    with pytest.raises(SystemExit, match="neither stable-baselines3 nor sb3-contrib has gail"):
+        peers.peer_class("gail")
 
 
 @pytest.mark.parametrize(
