@@ -104,7 +104,7 @@ def as_agent_file(path: str | PathLike[str]) -> Path:
         ArtifactError: `path` names no file.
     """
     target = Path(path)
-    if not target.name:
+    if target.name in ("", ".."):
         raise ArtifactError(f"{str(path)!r} names no file; give a name such as 'agent'")
     # most names have no suffix: plugins are asked only about others
     known = target.suffix in (SUFFIX, ".zip") or (target.suffix and is_offered("serializers", target.suffix))

@@ -136,7 +136,7 @@ def test_custom_objects_are_a_table(tmp_path: Path) -> None:
 def test_an_empty_name_is_no_file() -> None:
     agent = rlsdk.make("trpo", env="CartPole-v1", **SMALL)
     for use in (agent.save, rlsdk.load, agent.set_parameters):
-        for name in ("", "."):
+        for name in ("", ".", ".."):
             with pytest.raises(ArtifactError, match=f"'{name}' names no file; give a name such as 'agent'"):
                 use(name)
 

@@ -111,6 +111,14 @@ def test_two_inputs_of_one_name_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "folder/.."])
+def test_a_folder_is_no_name_of_an_export(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ArtifactError, match="names no file; give a name such as 'policy'"):
+        export(made("a2c", "CartPole-v1"), name, "torch-export")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_names_with_dots(cli: Any) -> None:
     """In names with dots, neither a number nor the part before `.rlsdk` counts as a suffix."""
     agent = made("a2c", "CartPole-v1")

@@ -23,8 +23,6 @@ from rlsdk_datasets import Dataset
 PAPER = "arXiv:2006.04779"
 SAC = "arXiv:1812.05905"
 UNIT = in_range(0, 1)
-LARGEST = 1e18
-"""float32 has the square of this number, which optimizers compute of gradients."""
 
 
 @attrs.frozen(kw_only=True)
@@ -131,5 +129,5 @@ class CQLConfig(AgentConfig):
         if self.threshold is not None and self.alpha == 0.0:
             raise ValueError("alpha = 0 cannot be learned, as its first value is 0; give alpha > 0, or no threshold")
         wanted = self.target_entropy
-        if wanted != "auto" and (isinstance(wanted, str) or not abs(wanted) <= LARGEST):
-            raise ValueError(f'target_entropy = {wanted!r} must be "auto" or a finite number up to {LARGEST:g}')
+        if wanted != "auto" and (isinstance(wanted, str) or not abs(wanted) <= 1e18):
+            raise ValueError(f'target_entropy = {wanted!r} must be "auto" or a finite number up to 1e+18')

@@ -69,7 +69,7 @@ def suffixed(path: Path) -> Path:
     require_file_name(path)
     # what begins with a digit is a part of the name, as in `demo-0.5`
     bare = not path.suffix or path.suffix[1:2].isdigit()
-    return path.with_name(path.name + SUFFIX) if path.name and bare else path
+    return path.with_name(path.name + SUFFIX) if path.name not in ("", "..") and bare else path
 
 
 def data_file(path: str | PathLike[str]) -> Path:

@@ -29,7 +29,7 @@ def export_policy(
     from rlsdk_interchange.exporting import FORMATS, export, format_of, target_of
 
     file = find_agent(file)
-    chosen = kind or format_of(out) or "onnx"
+    chosen = kind or format_of(out or "") or "onnx"
     stem = file.stem if file.suffix in (".rlsdk", ".zip") else file.name
     target = target_of(out or file.with_name(stem + FORMATS.get(chosen, "")), chosen)
     exported = export(file, target, chosen, masks=masks)

@@ -26,7 +26,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk import load, tree
 from rlsdk.agent import Agent
-from rlsdk.errors import DivergenceError, SettingsError, UsageError, message_of, one_line
+from rlsdk.errors import ArtifactError, DivergenceError, SettingsError, UsageError, message_of, one_line
 from rlsdk.exploration import random_actions
 from rlsdk.records import Act, Features, Observation
 from rlsdk.runs import find_agent
@@ -232,19 +232,19 @@ def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # the name 
 
     Raises:
         SettingsError: the format is unknown, or the suffix belongs to another format, an agent file or a model card.
+        ArtifactError: `path` names no file.
     """
     if format not in FORMATS:
         raise SettingsError(f"unknown format {format!r}; accepted: {', '.join(FORMATS)}")
-    if Path(path).suffix in (".rlsdk", ".md"):
+    target = Path(path)
+    if target.name in ("", ".."):
+        raise ArtifactError(f"{str(path)!r} names no file; give a name such as 'policy'")
+    if target.suffix in (".rlsdk", ".md"):
         raise SettingsError(f"{path} has the suffix of agents or model cards; name the file *{FORMATS[format]}")
     if format_of(path) not in (None, format):
-        raise SettingsError(
-            f"{path} has the suffix of {format_of(path)}, but the format is {format}; name the file *{FORMATS[format]}, or"
-            " choose the other format"
-        )
-    suffix = Path(path).suffix
-    named = suffix and not suffix[1:2].isdigit()  # `run-0.5` has no suffix
-    return Path(path) if named else Path(f"{path}{FORMATS[format]}")
+        raise SettingsError(f"{path} has the suffix of {format_of(path)}; name the file *{FORMATS[format]}")
+    named = target.suffix and not target.suffix[1:2].isdigit()  # `run-0.5` has no suffix
+    return target if named else target.with_name(target.name + FORMATS[format])
 
 
 def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
@@ -267,10 +267,9 @@ def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
     return module
 
 
-def format_of(path: str | Path | None) -> str | None:
+def format_of(path: str | Path) -> str | None:
     """Return the format of a file with this suffix; None for other suffixes."""
-    suffix = "" if path is None else Path(path).suffix
-    return next((name for name, own in FORMATS.items() if own == suffix), None)
+    return next((name for name, own in FORMATS.items() if own == Path(path).suffix), None)
 
 
 def _twin(agent: Agent) -> Agent:
@@ -356,8 +355,9 @@ def _onnx(program: torch.export.ExportedProgram, module: ExportedPolicy) -> byte
         raise SettingsError(f"format 'onnx' needs more packages: {pip_install('rlsdk-interchange[export]')}") from None
     with contextlib.redirect_stdout(io.StringIO()), _quiet():  # the exporter prints its progress
         try:
-            read, given = module.input_names, module.output_names
-            made = torch.onnx.export(program, input_names=read, output_names=given, dynamo=True, verbose=False)
+            made = torch.onnx.export(
+                program, input_names=module.input_names, output_names=module.output_names, dynamo=True, verbose=False
+            )
         except Exception as error:  # of many classes; the last lines have the reason
             reason = one_line(message_of(error.__cause__ or error), 200)
             raise UsageError(f"ONNX cannot hold the policy: {reason}; choose format='torch-export'") from error
