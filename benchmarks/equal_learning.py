@@ -182,6 +182,8 @@ def main() -> None:
         from benchmarks.equal_numbers import ALGORITHMS
 
         chosen, sides = [task for task in chosen if task.algorithm in ALGORITHMS], ("peer", COUPLED)
+        if not chosen:
+            parser.error(f"--coupled needs an algorithm with a replay buffer: {', '.join(ALGORITHMS)}")
     measure(missing(chosen, options.seeds, stored(known), sides), options.jobs, options.minutes)
 
 

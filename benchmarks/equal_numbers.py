@@ -1,7 +1,7 @@
 """Trains an agent of rlsdk with the first weights and the random numbers of the peer.
 
 Two trainings with other random numbers differ mostly by chance. With the same numbers, they are the same training until
-rounding errors have grown, which takes hundreds of updates. So far fewer runs show whether both programs learn the same.
+rounding errors have grown, which takes hundreds of updates. So a few runs show whether both programs learn the same.
 This module is for algorithms with a replay buffer.
 """
 
@@ -48,12 +48,9 @@ class Numbers:
         self.space = space
         self.keep()
 
-    def _read(self) -> tuple[Any, ...]:
-        return torch.get_rng_state(), np.random.get_state(), self.space.np_random.bit_generator.state
-
     def keep(self) -> None:
         """Remember where the sources are."""
-        self.state = self._read()
+        self.state = torch.get_rng_state(), np.random.get_state(), self.space.np_random.bit_generator.state
 
     def put_back(self) -> None:
         """Continue from where the sources were at `keep`."""
@@ -112,6 +109,7 @@ def twin(peer: Any, algorithm: str, envs: Sequence[Callable[[], gymnasium.Env[An
         seed: the seed of the peer.
     """
     numbers, count = Numbers(peer.action_space), len(envs)
+    start = numbers.state
     with tempfile.TemporaryDirectory() as folder, sources_of(numbers):
         peer.save(path := Path(folder) / "peer.zip")
         seeded = [lambda each=each, i=i: FirstSeed(each(), seed + i) for i, each in enumerate(envs)]
@@ -125,7 +123,6 @@ def twin(peer: Any, algorithm: str, envs: Sequence[Callable[[], gymnasium.Env[An
         buffer.draw = draw
         agent.parts.algorithm.generator = torch.default_generator
         agent.streams._generators["action"] = torch.default_generator
-        start = numbers.state
         numbers.put_back()  # building the agent drew some
         yield agent
         numbers.state = start

@@ -17,6 +17,8 @@ from rlsdk_networks.reference import dense, residual
 
 SPACE = spaces.Box(-1.0, 1.0, (3,), np.float32)
 NESTED = spaces.Dict({"a": spaces.Box(-1.0, 1.0, (2, 2), np.float32), "b": spaces.Tuple([spaces.Discrete(3)])})
+ROUNDING: Any = {"rtol": 1e-12, "atol": 1e-14}
+"""How far float64 outputs may differ. Near 0 they are differences of numbers of size 1, so an absolute limit counts there."""
 
 
 def inputs(*shape: int) -> Tensor:
@@ -43,7 +45,7 @@ def test_dense_layers_equal_the_formula(layer_norm: bool, activation: str, net_a
     network, seen, action = disturbed(made), inputs(7, 3), inputs(7, 2)
     wanted = dense(weights_of(network), torch.cat([seen, action], 1).numpy(), activation)
     # sums may cancel to nearly 0
-    np.testing.assert_allclose(network(seen, action).detach().numpy(), wanted, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(network(seen, action).detach().numpy(), wanted, **ROUNDING)
     assert wanted.shape == (7, 4)
     # without dropout, compiled code computes them, if there is any
     single, given = deepcopy(network).float(), (seen.float(), action.float())
@@ -57,7 +59,7 @@ def test_dense_layers_equal_the_formula(layer_norm: bool, activation: str, net_a
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_residual_blocks_equal_the_formula(blocks: int) -> None:
     network, seen = disturbed(SimbaNetwork(SPACE, 4, width=6, blocks=blocks, expansion=2)), inputs(7, 3)
-    np.testing.assert_allclose(network(seen).detach().numpy(), residual(weights_of(network), seen.numpy()), rtol=1e-12)
+    np.testing.assert_allclose(network(seen).detach().numpy(), residual(weights_of(network), seen.numpy()), **ROUNDING)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_nested_observations_are_joined_in_the_order_of_their_space() -> None:
     network = disturbed(MlpNetwork(NESTED, 2, net_arch=[5]))
     a, b = inputs(4, 2, 2), inputs(4, 3)
     wanted = dense(weights_of(network), torch.cat([a.flatten(1), b], 1).numpy(), "relu")
-    np.testing.assert_allclose(network({"a": a, "b": (b,)}).detach().numpy(), wanted, rtol=1e-12)
+    np.testing.assert_allclose(network({"a": a, "b": (b,)}).detach().numpy(), wanted, **ROUNDING)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5])

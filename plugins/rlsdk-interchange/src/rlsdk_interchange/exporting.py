@@ -269,7 +269,8 @@ def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
 
 def format_of(path: str | Path | None) -> str | None:
     """Return the format of a file with this suffix; None for other suffixes."""
-    return next((name for name, own in FORMATS.items() if path is not None and Path(path).suffix == own), None)
+    suffix = "" if path is None else Path(path).suffix
+    return next((name for name, own in FORMATS.items() if own == suffix), None)
 
 
 def _twin(agent: Agent) -> Agent:

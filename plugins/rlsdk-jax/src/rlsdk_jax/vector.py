@@ -178,11 +178,9 @@ class JaxVectorEnv:
             )
         for what, before, after in (("observation", seen, moved.observation), ("state", state, moved.state)):
             self._require_same(what, before, after)
-        refused = {
-            "reward": ("c", "a float"),
-            **dict.fromkeys(("terminated", "truncated"), ("cf", "bool, such as done > 0")),
-        }
-        for what, (kinds, accepted) in refused.items():
+        flag = "bool, such as done > 0"
+        rules = ("reward", "c", "a float"), ("terminated", "cf", flag), ("truncated", "cf", flag)
+        for what, kinds, accepted in rules:
             value = getattr(moved, what)
             if (shape := tuple(np.shape(value))) != ():
                 raise EnvironmentFault(f"environment {self.name!r}: {what} of one row has the shape {shape}, not ()")
@@ -384,10 +382,10 @@ def _jax_device(jax: Any, device: str) -> Any:
     """The device of JAX for a device of torch. Raises SettingsError when JAX lacks it."""
     kind, _, number = device.partition(":")
     try:
-        found = jax.devices({"cuda": "gpu"}.get(kind, kind))
-        # -1 would be the last device of JAX, and none of torch
-        return found[int(number or 0) if number.isdecimal() or not number else len(found)]
-    except (RuntimeError, IndexError):
+        # by the text of the number: -1 would be the last device of a list, and is none of torch
+        found = {str(i): each for i, each in enumerate(jax.devices({"cuda": "gpu"}.get(kind, kind)))}
+        return found[number or "0"]
+    except (RuntimeError, KeyError):
         has = ", ".join(sorted({each.platform for each in jax.devices()}))
         raise SettingsError(
             f"device {device!r} is not a device of JAX, which has {has}; install JAX for it, or choose 'auto' or 'cpu'"
