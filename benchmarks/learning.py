@@ -127,10 +127,10 @@ def peer(
     for seed in seeds:
         before = known(algorithm).get(name, {}).get("peer", {})
         if before.get("steps") == total and str(seed) in before["seeds"]:
-            print(f"the peer of {algorithm} on {env}, seed {seed}: known, {before['seeds'][str(seed)]}", flush=True)
+            print(f"the peer of {algorithm} on {name}, seed {seed}: known, {before['seeds'][str(seed)]}", flush=True)
             continue
         began = time.process_time()
-        place = keep / f"{algorithm}-{env}-{seed}" if keep else None
+        place = keep / f"{algorithm}-{name}-{seed}" if keep else None
         size = found_preset.n_envs or 1, total
         reached = trained_peer(algorithm, env, seed, found_preset.settings, size, place)
         found = {
@@ -144,7 +144,7 @@ def peer(
         write(algorithm, name, "peer", found)
         if place:
             shutil.rmtree(place, ignore_errors=True)
-        print(f"the peer of {algorithm} on {env}, seed {seed}: {reached:.1f}", flush=True)
+        print(f"the peer of {algorithm} on {name}, seed {seed}: {reached:.1f}", flush=True)
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------

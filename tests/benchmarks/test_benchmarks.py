@@ -291,9 +291,11 @@ def test_results_of_other_lengths_are_not_mixed(tmp_path: Path, monkeypatch: pyt
 
 def test_seeds_of_a_peer_that_are_known_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[int] = []
+    places: list[object] = []
 
-    def train(_algorithm: str, _env: str, seed: int, *_: object) -> float:
+    def train(_algorithm: str, _env: str, seed: int, _settings: object, _size: object, place: object) -> float:
         trained.append(seed)
+        places.append(place)
         return float(seed)
 
     monkeypatch.setattr(learning, "store", lambda algorithm: tmp_path / f"{algorithm}.json")
@@ -305,8 +307,10 @@ def test_seeds_of_a_peer_that_are_known_are_not_trained_again(tmp_path: Path, mo
     # a training of another length does not replace this one: seed 0 is trained again
     learning.peer("sac", "Pendulum-v1", range(1), 200)
     assert trained[3:] == [0]
-    learning.peer("sac", "Pendulum-v1", range(1), None, variant="Pendulum-v1-fast")
+    # an unfinished training of one preset is not continued with another
+    learning.peer("sac", "Pendulum-v1", range(1), None, tmp_path, "Pendulum-v1-fast")
     assert set(learning.known("sac")) == {"Pendulum-v1", "Pendulum-v1-fast"}
+    assert places[-1] == tmp_path / "sac-Pendulum-v1-fast-0"
 
 
 def test_the_classes_of_peers_are_found() -> None:
