@@ -89,6 +89,12 @@ class Entry:
         """The id of the environment."""
         return self.env or self.task
 
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The task, and the algorithm with its preset, as a table shows them."""
+        preset = self.preset.removeprefix(self.environment)
+        return self.task.removeprefix("rlsdk/"), f"`{self.algorithm}` {preset}".strip()
+
     def sides(self) -> tuple[str, ...]:
         """The sides that have the algorithm."""
         found = SIDES if self.peer.rpartition(".")[2] in IN_SBX else SIDES[:2]
@@ -245,8 +251,7 @@ def rows(results: Results) -> Iterator[str]:
         sides = results.get(entry.name)
         if sides:
             ours, peer, sbx = (cells(sides.get(side, {})) for side in SIDES)
-            how = f"`{entry.algorithm}` {entry.preset.removeprefix(entry.environment)}".strip()
-            shown = [entry.task.removeprefix("rlsdk/"), how, *ours, *peer]
+            shown = [*entry.labels, *ours, *peer]
             seeds = ", ".join(str(len(sides[side])) for side in SIDES if side in sides)
             found = lead(sides.get("ours", {}), rivals(entry, known, results))
             yield f"| {' | '.join([*shown, *sbx[:2], seeds, found])} |"
@@ -260,9 +265,8 @@ def threaded_rows(results: Results) -> Iterator[str]:
             wall, cpu, steps = [""] * 3
             if own := sides[0]:
                 wall, cpu, steps = wall_cell(own), _number(middle(own, "cpu")), f"{middle(own, 'steps'):,.0f}"
-            how = f"`{entry.algorithm}` {entry.preset.removeprefix(entry.environment)}".strip()
             seeds = ", ".join(str(len(outcomes)) for outcomes in sides if outcomes)
-            yield f"| {' | '.join([entry.task, how, wall, cpu, steps, *map(wall_cell, sides[1:]), seeds])} |"
+            yield f"| {' | '.join([*entry.labels, wall, cpu, steps, *map(wall_cell, sides[1:]), seeds])} |"
 
 
 def wall_cell(outcomes: Mapping[str, Outcome]) -> str:
