@@ -18,6 +18,7 @@ from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk_bc import BC
 from rlsdk_datasets import RecordedEpisode, open_episodes, write_episodes
 from rlsdk_interchange import record_episodes
+from rlsdk_lab.profiling import profiled
 
 SEEN = spaces.Box(-1.0, 1.0, (2,), np.float32)
 CHOICE, VECTOR = spaces.Discrete(2, start=3), spaces.Box(-2.0, 2.0, (1,), np.float32)
@@ -123,6 +124,15 @@ def test_training_stops_with_the_weights_of_the_lowest_loss(tmp_path: Path) -> N
     assert 20 <= agent.num_timesteps < 1000, "noise is not learned for ever"
     plan, algorithm = agent.parts.plan, agent.parts.algorithm
     assert float(algorithm.held_out_loss()) == pytest.approx(plan.lowest.loss, abs=1e-6)
+
+
+def test_a_profile_does_not_change_the_training(tmp_path: Path) -> None:
+    data = recorded(tmp_path / "demo", CHOICE)
+    plain, measured = (BC("MlpPolicy", None, dataset=data, held_out=0.5, seed=0) for _ in range(2))
+    plain.learn(40)
+    with profiled(measured):
+        measured.learn(40)
+    assert torch.equal(plain.parts.algorithm.optimizer.flat, measured.parts.algorithm.optimizer.flat)
 
 
 def test_what_is_held_out_are_whole_episodes(tmp_path: Path) -> None:

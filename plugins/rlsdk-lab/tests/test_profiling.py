@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ QUICK: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("algorithm", list(QUICK))
-def test_measuring_changes_nothing_and_adds_up(algorithm: str) -> None:
+def test_measuring_changes_nothing_and_adds_up(algorithm: str, tmp_path: Path) -> None:
     env, settings = QUICK[algorithm]
     trained = []
     for measure in (False, True):
@@ -32,6 +33,7 @@ def test_measuring_changes_nothing_and_adds_up(algorithm: str) -> None:
             parts, envs = model.parts, model.env
             with profiled(model) as profile:
                 model.learn(128)
+                model.save(tmp_path / "agent.rlsdk")  # as a checkpoint does
             assert model.parts is parts
             assert model.env is envs
             assert profile.env_steps == model.num_timesteps >= 128

@@ -76,12 +76,13 @@ class _Timed:
     """A proxy of `inner` that measures the time of some of its methods."""
 
     def __init__(self, inner: Any, kinds: Mapping[str, str], profile: Profile) -> None:
-        self._inner, self._kinds, self._profile = inner, kinds, profile
+        # `inner` is public, because checkpoints look for the networks of a part there
+        self.inner, self._kinds, self._profile = inner, kinds, profile
 
     def __getattr__(self, name: str) -> Any:
         if name == "rollout_act":  # the function it returns would not be timed; `act` does the same
             raise AttributeError(name)
-        value = getattr(self._inner, name)
+        value = getattr(self.inner, name)
         if name not in self._kinds:
             return value
         measured = self._profile.timed(value, self._kinds[name])
@@ -93,7 +94,7 @@ class _TimedMemory(_Timed):
     """A proxy of a replay buffer, which also has a length."""
 
     def __len__(self) -> int:
-        return len(self._inner)
+        return len(self.inner)
 
 
 @contextmanager
