@@ -114,9 +114,11 @@ class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # named afte
 
 
 def require_file_name(path: object) -> None:
-    """Raises ArtifactError if `path` contains a null character, which no name of a file can contain."""
-    if "\0" in str(path):
-        raise ArtifactError(f"{str(path)!r} cannot be the name of a file: it contains a null character; leave it out")
+    """Raises ArtifactError if `path` contains a null character or a part of more than 255 bytes, as no file does."""
+    null, longest = "\0" in str(path), max(len(part.encode(errors="replace")) for part in str(path).split("/"))
+    if null or longest > 255:
+        why = "it contains a null character; leave it out" if null else f"a part has {longest} bytes; shorten it to 255"
+        raise ArtifactError(f"{shown(str(path), LONGEST_NAME)} cannot be the name of a file: {why}")
 
 
 LONGEST_NAME = 100

@@ -29,6 +29,7 @@ from rlsdk.errors import (
     UsageError,
     fitting,
     one_line,
+    require_file_name,
     shown,
 )
 from rlsdk.interfaces import BuildContext, State
@@ -101,8 +102,9 @@ def as_agent_file(path: str | PathLike[str]) -> Path:
     """The path of an agent file to write: `.rlsdk` is appended to a name unless it has that suffix, `.zip`, or a plugin's.
 
     Raises:
-        ArtifactError: `path` names no file.
+        ArtifactError: `path` names no file, or no file can have this name.
     """
+    require_file_name(path)
     target = Path(path)
     if target.name in ("", ".."):
         raise ArtifactError(f"{str(path)!r} names no file; give a name such as 'agent'")

@@ -168,7 +168,7 @@ class StepCounter:
         if self.every < round_steps:
             warnings.warn(
                 f"{self.name} = {self.every} takes effect only every {round_steps:,} steps, at the end of a round;"
-                " raise it, or make rounds shorter with a smaller n_steps or fewer environments",
+                " raise it, or make rounds shorter where n_steps, train_freq or the number of environments sets their length",
                 stacklevel=3,
             )
 

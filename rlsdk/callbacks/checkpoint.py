@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlsdk.callbacks.callback import Callback, StepCounter
-from rlsdk.errors import ArtifactError, DivergenceError, SettingsError
+from rlsdk.errors import ArtifactError, DivergenceError, SettingsError, require_file_name
 from rlsdk.records import Report
 from rlsdk.runtime.output import counted, print_line
 from rlsdk.storage.archive import AGENT_KIND, inspect
@@ -61,14 +61,13 @@ class CheckpointCallback(Callback):
         keep: int | None = 2,
         cut_episodes: bool = True,
     ) -> None:
-        if name_prefix is not None and (
-            not name_prefix or Path(name_prefix).name != name_prefix or "\0" in name_prefix
-        ):
+        if name_prefix is not None and (not name_prefix or Path(name_prefix).name != name_prefix):
             raise SettingsError(f"name_prefix = {name_prefix!r} must be the beginning of a file name")
         if keep is not None and (not isinstance(keep, int) or isinstance(keep, bool) or keep < 1):
             raise SettingsError(f"keep = {keep!r} must be a positive whole number, or None for all")
         if not isinstance(save_path, str | PathLike):
             raise SettingsError(f"save_path = {save_path!r} must be the folder of the checkpoints")
+        require_file_name(Path(save_path) / (name_prefix or ""))
         self.counter, self.folder = StepCounter(save_freq, "save_freq"), Path(save_path)
         self.name_prefix, self.verbose = name_prefix, verbose
         self.keep, self.save_replay_buffer, self.cut_episodes = keep, save_replay_buffer, cut_episodes

@@ -9,6 +9,7 @@ from typing import Any
 from rlsdk.callbacks.callback import Callback, StepCounter, as_callbacks
 from rlsdk.callbacks.checkpoint import belongs, set_aside
 from rlsdk.environments import connect
+from rlsdk.errors import require_file_name
 from rlsdk.evaluation.evaluate import Evaluation, require_display, require_episodes, run_episodes
 from rlsdk.records import Report
 from rlsdk.runtime.output import print_line
@@ -52,6 +53,7 @@ class EvalCallback(Callback):
         require_episodes(n_eval_episodes)
         self.eval_env, self.deterministic = connect(eval_env), deterministic
         self.n_eval_episodes = n_eval_episodes
+        require_file_name(best_model_save_path)
         self.best_model_save_path = None if best_model_save_path is None else Path(best_model_save_path)
         self.verbose, self.warn, self.use_masking, self.stop_at = verbose, warn, use_masking, stop_at
         if render:

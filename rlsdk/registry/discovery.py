@@ -207,7 +207,7 @@ def find(name: str) -> Plugin:
     if usable:
         names = " and ".join(p.qualified_id for p in usable)
         raise PluginError(f"{name!r} is offered by two installed distributions; name one of them: {names}")
-    raise PluginError(f"no installed plugin offers {shown(name, 100)}{_where_from(name, everything)}")
+    raise PluginError(f"no installed plugin offers {shown(name, 100)}{_where_from(str(name), everything)}")
 
 
 def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:

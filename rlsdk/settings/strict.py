@@ -129,9 +129,7 @@ def _structure_class(kind: type[object]) -> Callable[[Any, object], object]:
         if isinstance(value, kind):
             return value
         if not isinstance(value, Mapping | None):
-            raise SettingsError(
-                f"{kind.__name__} needs a table of settings, got {value!r}; its names are {_names(kind)}"
-            )
+            raise SettingsError(f"{value!r} is not a table of settings; its names are {_names(kind)}")
         return from_table(dict(value or {}), kind)
 
     return structure_class

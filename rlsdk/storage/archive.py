@@ -23,7 +23,7 @@ from typing import IO, NoReturn, TypeVar
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.errors import ArtifactError, fitting, require_file_name
+from rlsdk.errors import ArtifactError, fitting
 from rlsdk.interfaces import Serializer
 from rlsdk.registry import extension
 from rlsdk.registry.loading import is_offered
@@ -193,8 +193,6 @@ def _open_archive(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile
 
     name = _name(source)
     try:
-        if isinstance(source, Path):
-            require_file_name(source)
         # a file object of the caller stays open
         opened = open(source, "rb") if isinstance(source, Path) else contextlib.nullcontext(source)  # noqa: SIM115
         with opened as stream, zipfile.ZipFile(stream) as archive:

@@ -58,6 +58,11 @@ def test_make_and_registry_names() -> None:
     assert model.config.policy == "MlpPolicy"
     with pytest.raises(rlsdk.errors.PluginError, match="did you mean 'tqc'"):
         rlsdk.make("tqcc", env="Pendulum-v1")
+    no_name: Any = None
+    with pytest.raises(rlsdk.errors.PluginError, match="no installed plugin offers None"):
+        rlsdk.make(no_name, env="Pendulum-v1")
+    with pytest.raises(SettingsError, match="policy_kwargs: 5 is not a table of settings"):
+        rlsdk.make("tqc", env="Pendulum-v1", policy_kwargs=5)
     with pytest.raises(UsageError, match="needs an environment"):
         TQC("MlpPolicy", None)
 

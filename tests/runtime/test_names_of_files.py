@@ -40,10 +40,14 @@ def agent() -> Any:
     return rlsdk.make("sac", env="Pendulum-v1", **SMALL).learn(8)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("no\0name", r"contains a null character|names no folder"), ("n" * 300, r"shorten it to 255|File name too long")],
+)
 @pytest.mark.parametrize("use", USES)
-def test_a_null_character_is_no_part_of_a_name(use: str, agent: Any, tmp_path: Path) -> None:
-    with pytest.raises(RlsdkError, match=r"contains a null character|names no folder") as caught:
-        USES[use](agent, str(tmp_path / "no\0name"))
+def test_a_name_that_no_file_can_have_is_one_line(use: str, name: str, words: str, agent: Any, tmp_path: Path) -> None:
+    with pytest.raises(RlsdkError, match=words) as caught:
+        USES[use](agent, str(tmp_path / name))
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
