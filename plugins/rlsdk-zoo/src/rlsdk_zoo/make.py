@@ -55,7 +55,7 @@ class Demonstrations:
 
 @attrs.frozen
 class Recipe:
-    """How to make an agent: the preset of `algorithm` for `environment`, a seed, and episodes that are recorded first."""
+    """How to make an agent: a preset of `algorithm`, the environment, a seed, and episodes that are recorded first."""
 
     algorithm: str
     environment: str
@@ -67,7 +67,8 @@ class Recipe:
     def command(self) -> list[str]:
         """The arguments of `rlsdk` that train the agent."""
         dataset = ["--dataset", "demo"] if self.demonstrations else []
-        place = ["--env", self.environment, "--seed", str(self.seed), "--eval-every", "0"]
+        tuned = [] if self.preset.env == self.environment else ["--preset", self.preset.env]
+        place = ["--env", self.environment, *tuned, "--seed", str(self.seed), "--eval-every", "0"]
         return ["run", self.algorithm, *dataset, *place]
 
     @property
@@ -83,27 +84,27 @@ class Recipe:
 
 
 def recipe(name: str, seed: int) -> Recipe:
-    """Return the recipe of the agent `name`, ALGORITHM/ENVIRONMENT, with a seed.
+    """Return the recipe of the agent `name`, ALGORITHM/ENVIRONMENT, with a seed. `recipes.toml` may name another preset.
 
     Raises:
         SettingsError: the algorithm has no preset for the environment. PluginError: the algorithm is not installed.
     """
     algorithm, _, environment = name.partition("/")
-    known = preset(algorithm, environment)
+    known = preset(algorithm, recipes()["presets"].get(name, environment))
     if known is None:
         names = ", ".join(preset_names(algorithm))
         raise SettingsError(f"{algorithm} has no preset for {environment!r}; it has presets for {names}")
-    recorded = _recipes()["demonstrations"].get(name)
+    recorded = recipes()["demonstrations"].get(name)
     return Recipe(algorithm, environment, seed, known, Demonstrations(**recorded) if recorded else None)
 
 
 def seeds() -> dict[str, int]:
     """The seeds of all agents of this package, as name -> seed."""
-    table: dict[str, int] = _recipes()["seeds"]
-    return table
+    return dict(recipes()["seeds"])
 
 
-def _recipes() -> dict[str, Any]:
+def recipes() -> dict[str, Any]:
+    """The tables of `recipes.toml`."""
     return tomllib.loads(RECIPES.read_text(encoding="utf-8"))
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from pathlib import Path
 
 from rlsdk import algorithms
 from rlsdk.registry import preset_names
 from rlsdk_zoo.installed import ZooAgent, agents
-from rlsdk_zoo.make import RECIPES, ZOO, seeds
+from rlsdk_zoo.make import ZOO, recipes, seeds
 
 
 def page(text: str) -> str:
@@ -50,8 +49,7 @@ def missing_list() -> str:
 
 def missing() -> dict[str, str]:
     """The presets without an agent, as name -> reason."""
-    table: dict[str, list[str]] = tomllib.loads(RECIPES.read_text(encoding="utf-8"))["missing"]
-    return {name: reason for reason, names in table.items() for name in names}
+    return {name: reason for reason, names in recipes()["missing"].items() for name in names}
 
 
 def unaccounted() -> list[str]:
@@ -59,7 +57,8 @@ def unaccounted() -> list[str]:
     ours = {name.partition("/")[0] for name in seeds()}
     usable = {plugin.id for plugin in algorithms() if not plugin.problem}
     presets = {f"{algorithm}/{env}" for algorithm in ours & usable for env in preset_names(algorithm)}
-    return sorted(presets - set(seeds()) - set(missing()))
+    used = {f"{name.partition('/')[0]}/{tuned}" for name, tuned in recipes()["presets"].items()}
+    return sorted(presets - set(seeds()) - used - set(missing()))
 
 
 if __name__ == "__main__":
