@@ -104,13 +104,14 @@ def as_agent_file(path: str | PathLike[str]) -> Path:
     Raises:
         ArtifactError: `path` names no file, or no file can have this name.
     """
-    require_file_name(path)
     target = Path(path)
     if target.name in ("", ".."):
         raise ArtifactError(f"{str(path)!r} names no file; give a name such as 'agent'")
     # most names have no suffix: plugins are asked only about others
     known = target.suffix in (SUFFIX, ".zip") or (target.suffix and is_offered("serializers", target.suffix))
-    return target if known else target.with_name(target.name + SUFFIX)
+    complete = target if known else target.with_name(target.name + SUFFIX)
+    require_file_name(complete)
+    return complete
 
 
 def existing(path: str | Path | IO[bytes]) -> Path | IO[bytes]:

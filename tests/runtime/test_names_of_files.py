@@ -52,6 +52,12 @@ def test_a_name_that_no_file_can_have_is_one_line(use: str, name: str, words: st
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("use", ["save", "load"])
+def test_the_suffix_is_a_part_of_the_name(use: str, agent: Any, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="256 bytes; shorten it to 255"):
+        USES[use](agent, str(tmp_path / ("n" * 250)))
+
+
 def test_a_stream_that_cannot_seek_back_gives_the_reason(agent: Any, tmp_path: Path) -> None:
     with (
         gzip.open(tmp_path / "agent.gz", "wb") as stream,
