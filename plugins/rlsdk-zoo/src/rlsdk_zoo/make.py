@@ -90,11 +90,12 @@ def recipe(name: str, seed: int) -> Recipe:
         SettingsError: the algorithm has no preset for the environment. PluginError: the algorithm is not installed.
     """
     algorithm, _, environment = name.partition("/")
-    known = preset(algorithm, recipes()["presets"].get(name, environment))
+    tables = recipes()
+    known = preset(algorithm, tables["presets"].get(name, environment))
     if known is None:
         names = ", ".join(preset_names(algorithm))
         raise SettingsError(f"{algorithm} has no preset for {environment!r}; it has presets for {names}")
-    recorded = recipes()["demonstrations"].get(name)
+    recorded = tables["demonstrations"].get(name)
     return Recipe(algorithm, environment, seed, known, Demonstrations(**recorded) if recorded else None)
 
 
