@@ -244,7 +244,7 @@ def _run() -> None:
         print_error(described(error, None))
         sys.exit(1)
     except OSError as error:  # for example a full disk, or a folder that was removed
-        print_error(f"{error}; files written before are complete; free some space or choose another place")
+        print_error(f"{error}; check that the place exists and has space; files written before are complete")
         sys.exit(1)
     except KeyboardInterrupt:
         # As shells report it: 128 and the number of SIGINT.

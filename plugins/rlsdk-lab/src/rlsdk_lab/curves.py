@@ -21,11 +21,11 @@ from rlsdk_lab.statistics import RESAMPLES, iqm, mean, median
 Array = NDArray[np.float64]
 
 AXES = {
-    "steps": ("step", 1.0, "environment steps"),
+    "steps": ("step", 1.0, "steps"),
     "episodes": ("time/episodes", 1.0, "training episodes"),
     "time": ("time/time_elapsed", 1.0 / 3600.0, "hours of training"),
 }
-"""Name of a horizontal axis -> (column of metrics.csv, factor, label)."""
+"""Name of a horizontal axis -> (column of metrics.csv, factor, label). Steps of offline algorithms are updates."""
 STATISTICS: dict[str, Callable[[Array], Array]] = {"mean": mean, "iqm": iqm, "median": median}
 BANDS = ("interval", "range", "deviation", "none")
 EVALUATION, TRAINING = "eval/mean_reward", "rollout/ep_rew_mean"

@@ -101,9 +101,9 @@ def plot_run(folder: Path, output: Path, title: str = "") -> bool:
         capsize=3,
         label="evaluation, mean and deviation over episodes",
     )
-    axes.set(xlabel="environment steps", ylabel="return of an episode", title=environment_title(title))
+    axes.set(xlabel=AXES["steps"][2], ylabel="return of an episode", title=environment_title(title))
     axes.legend(loc="lower right")
-    save_figure(figure, output, f"Returns of training and evaluation episodes over environment steps. {title}")
+    save_figure(figure, output, f"Returns of training and evaluation episodes over steps. {title}")
     return True
 
 
