@@ -42,8 +42,10 @@ def sample(space: Any, rows: int) -> Any:
     return np.stack([space.sample() for _ in range(rows)])
 
 
-def recorded(path: Path, observation: Any = ARM, action: Any = MOVES, masks: bool = False) -> Path:
-    """A data set of three episodes, of which the second one is terminated and has no seed."""
+def recorded(
+    path: Path, observation: Any = ARM, action: Any = MOVES, masks: bool = False, lengths: tuple[int, ...] = (4, 1, 7)
+) -> Path:
+    """A data set of episodes of these lengths. Those of one step are terminated and have no seed."""
     for number, space in enumerate((observation, action)):
         space.seed(number)
     rng = np.random.default_rng(0)
@@ -56,7 +58,7 @@ def recorded(path: Path, observation: Any = ARM, action: Any = MOVES, masks: boo
             rng.random((length + 1, 5)) < 2 if masks else None,  # type: ignore[arg-type]
             None if length == 1 else 10 + length,
         )
-        for length in (4, 1, 7)
+        for length in lengths
     ]
     return write_episodes(path, episodes, observation, action, "Arm-v0")
 
@@ -74,6 +76,13 @@ def test_an_exported_data_set_comes_back_exactly(observation: Any, action: Any, 
     first = recorded(tmp_path / "first", observation, action, masks)
     folder = export_lerobot(first, tmp_path / "set", task="lift it", fps=20)
     again = import_lerobot(folder, tmp_path / "again")
+    assert again.read_bytes() == first.read_bytes()
+
+
+def test_seeds_come_back_if_the_first_episode_has_none(tmp_path: Path) -> None:
+    first = recorded(tmp_path / "first", lengths=(1, 4, 7))
+    again = import_lerobot(export_lerobot(first, tmp_path / "set"), tmp_path / "again")
+    assert [episode.seed for episode in open_episodes(again)] == [None, 14, 17]
     assert again.read_bytes() == first.read_bytes()
 
 

@@ -192,6 +192,16 @@ def test_a_training_resumes_in_the_middle_of_games(tmp_path: Path) -> None:
         rlsdk.load(tmp_path / "agent.rlsdk", env=other, force_reset=False).learn(96, reset_num_timesteps=False)
 
 
+@pytest.mark.parametrize("role", ["adversary_0", "adversary", "agent"])
+def test_episodes_repeat_where_roles_have_different_spaces(role: str) -> None:
+    env, again = (make_role_env("simple_tag_v3", role=role) for _ in range(2))
+    env.reset(seed=3)
+    expected = [env.step(action) for action in (1, 2)]
+    again.set_state(env.get_state())
+    assert str(again.step(3)) == str(env.step(3))
+    assert expected[0][0].shape == env.observation_space.shape
+
+
 def test_a_task_with_random_numbers_of_its_own_has_no_state() -> None:
     generator = np.random.default_rng()
     env = make_role_env(CountUp, role="player_1", opponents=lambda *_: int(generator.integers(2)))

@@ -412,7 +412,7 @@ def _clipped(space: Space, actions: Features) -> Features:
         """The actions of a leaf [T, *shape]; those of a Box are clipped."""
         if not isinstance(leaf, Box):
             return rows
-        inside = torch.minimum(torch.maximum(rows, torch.as_tensor(leaf.low)), torch.as_tensor(leaf.high))
+        inside = torch.minimum(torch.maximum(rows, torch.tensor(leaf.low)), torch.tensor(leaf.high))
         if not torch.allclose(inside.double(), rows.double()):
             warnings.warn(OUTSIDE, stacklevel=2)
         return inside

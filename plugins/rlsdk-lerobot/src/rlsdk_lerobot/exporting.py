@@ -117,7 +117,8 @@ def _write(
         start += length
     if writer is not None:
         writer.close()
-    parquet.write_table(pyarrow.Table.from_pylist(rows), root / EPISODES)
+    columns = dict.fromkeys(name for row in rows for name in row)  # the first episode may lack a seed that others have
+    parquet.write_table(pyarrow.table({name: [row.get(name) for row in rows] for name in columns}), root / EPISODES)
     parquet.write_table(_tasks(pyarrow, about["task"]), root / TASKS)
     info = _info(episodes, features, start, about["fps"])
     (root / "meta" / "info.json").write_text(json.dumps(info, indent=1, allow_nan=False), encoding="utf-8")

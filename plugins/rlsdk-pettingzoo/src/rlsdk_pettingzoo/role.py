@@ -186,7 +186,8 @@ class OneRole(gymnasium.Env[object, object]):
         """
         actions = [np.asarray(action) for action in self._actions]
         state = {"episode": self._episode, "actions": actions, "seen": self._digest()}
-        other = type(self)(self._make, self.name, role=ANY, opponents=RANDOM)
+        # agents of other roles may have other spaces
+        other = type(self)(self._make, self.name, role=str(self.candidates[0]), opponents=RANDOM)
         other.candidates, other.next_players = (
             self.candidates,
             {name: own.fresh() for name, own in self._players.items()},
