@@ -42,7 +42,7 @@ FAMILIES = {
 # a telephone shows the first three columns
 COLUMNS = ("algorithm", "environment", "rlsdk", "sb3", "steps", "reported elsewhere")
 SEEDS_COLUMNS = ("algorithm", "environment", "rlsdk", "sb3", "episodes", "time of a run", "command")
-CARD_HEAD = """| environment | steps | mean over seeds | per seed | sb3 or sb3-contrib, same settings and seeds |
+CARD_HEAD = """| environment | steps | mean over seeds | per seed | sb3 or sb3-contrib, same settings |
 |---|---|---|---|---|
 """
 Results = dict[str, dict[str, Any]]
