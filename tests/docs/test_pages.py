@@ -81,7 +81,9 @@ def test_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if arguments[0] == "run":
             resume = "--resume" in arguments
             # every number of steps, as some pages repeat trainings of hours; a resumed training has more than its first part
-            arguments = [re.sub(r"^\d{4,}$", lambda found: "420" if int(found[0]) >= 20_000 else "210", a) for a in arguments]
+            arguments = [
+                re.sub(r"^\d{4,}$", lambda found: "420" if int(found[0]) >= 20_000 else "210", a) for a in arguments
+            ]
             arguments += ["--eval-episodes", "1", *([] if resume else quick(arguments[1]))]
         if arguments[0] == "check":  # each package has a test that runs all clauses
             arguments += ["--seconds", "5"]
