@@ -60,7 +60,7 @@ class OneRole(gymnasium.Env[object, object]):
         deterministic: bool = False,
     ) -> None:
         """`make`: makes a new task in the form `aec`. The others: see `make_role_env`."""
-        self._make, task = make, make()
+        self._make, self._role, task = make, role, make()
         agents = list(task.possible_agents)
         self.candidates = agents if role == ANY else [each for each in agents if role in (str(each), role_of(each))]
         if not self.candidates:
@@ -186,12 +186,8 @@ class OneRole(gymnasium.Env[object, object]):
         """
         actions = [np.asarray(action) for action in self._actions]
         state = {"episode": self._episode, "actions": actions, "seen": self._digest()}
-        # agents of other roles may have other spaces
-        other = type(self)(self._make, self.name, role=str(self.candidates[0]), opponents=RANDOM)
-        other.candidates, other.next_players = (
-            self.candidates,
-            {name: own.fresh() for name, own in self._players.items()},
-        )
+        other = type(self)(self._make, self.name, role=self._role, opponents=RANDOM)
+        other.next_players = {name: own.fresh() for name, own in self._players.items()}
         try:
             other.set_state(state)
         except RlsdkError:
